@@ -1,4 +1,4 @@
-//! The same wave, written by a Vulkan shader: for machines without CUDA, and for frames without a hand-off.
+//! The same wave, computed by a Vulkan shader: for machines without CUDA, and for frames without a hand-off.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use gpu_allocator::MemoryLocation;
 use crate::gpu::Gpu;
 use crate::objects::{AutoDestroy, Buffer, Layout, memory_barrier, shader};
 
-/// Seconds after which the wave repeats, as in `kernels/wave.cu`.
+/// The period of the wave in seconds, as in `kernels/wave.cu`.
 const LOOP: f64 = 20.0;
 const THREADS: u32 = 256;
-/// The number of workgroups that every device allows in one dimension.
+/// The number of workgroups in one dimension that every device supports.
 const MOST_GROUPS: u32 = 65_535;
 
-/// As in `shaders/wave.wgsl`.
+/// Must match `shaders/wave.wgsl`.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Constants {
@@ -24,7 +24,7 @@ struct Constants {
     turn: f32,
 }
 
-/// The shader and the buffer that it writes. One is enough: each frame waits for the last at a barrier.
+/// The shader and its buffer. One buffer is enough: a barrier makes each frame wait for the previous one.
 pub struct Compute {
     pub vertices: Buffer,
     pipeline: AutoDestroy<vk::Pipeline>,
@@ -62,7 +62,7 @@ impl Compute {
         let shaders = vk::PipelineStageFlags2::VERTEX_SHADER | vk::PipelineStageFlags2::FRAGMENT_SHADER;
         let draws = (shaders, vk::AccessFlags2::SHADER_STORAGE_READ);
         let writes = (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_STORAGE_WRITE);
-        // After the draw of the frame before, and before that of this one.
+        // Wait for the previous frame's draw, and let this frame's draw wait for the shader.
         let (before, after) = ([memory_barrier(draws, writes)], [memory_barrier(writes, draws)]);
         let [before, after] =
             [&before, &after].map(|barrier| vk::DependencyInfo::default().memory_barriers(barrier));

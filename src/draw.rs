@@ -1,4 +1,4 @@
-//! Draws the vertices: camera, pipelines, samples and depth. Nothing here knows about CUDA.
+//! Draws the vertices: camera, pipelines, samples and depth. Nothing here depends on CUDA.
 
 use std::sync::Arc;
 
@@ -28,9 +28,9 @@ pub struct View {
     pub camera: Camera,
     /// The field's time in seconds.
     pub time: f64,
-    /// Time between the frames of a batch, in seconds.
+    /// The time between the frames of a batch, in seconds.
     pub step: f64,
-    /// Drawn along the lower edge.
+    /// The bar along the lower edge, if any.
     pub bar: Option<Bar>,
 }
 
@@ -39,7 +39,7 @@ pub struct View {
 pub struct Bar(pub [f64; 3]);
 
 impl Bar {
-    /// Clears a rectangle for each part, which needs no pipeline.
+    /// Draws each part as a cleared rectangle, which needs no pipeline.
     ///
     /// # Safety
     /// `commands` is in a render pass with one colour attachment of this size.
@@ -71,12 +71,12 @@ impl Bar {
     }
 }
 
-/// Looks at the middle of the field, which is 2 wide. Angles are in radians.
+/// A camera that looks at the middle of the field, which is 2 wide. Angles are in radians.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Camera {
-    /// Around the vertical.
+    /// The angle around the vertical axis.
     pub azimuth: f32,
-    /// Above the horizon.
+    /// The angle above the horizon.
     pub elevation: f32,
     pub distance: f32,
 }
@@ -88,7 +88,7 @@ impl Default for Camera {
 }
 
 impl Camera {
-    /// Turns the camera by a drag in pixels. Stops short of the poles, where there is no up.
+    /// Turns the camera by a drag in pixels. Stops short of the poles, where there is no up direction.
     pub fn orbit(&mut self, right: f32, down: f32) {
         const PER_PIXEL: f32 = 0.006;
         self.azimuth = (self.azimuth - right * PER_PIXEL).rem_euclid(std::f32::consts::TAU);
@@ -109,17 +109,17 @@ impl Camera {
     /// Maps to Vulkan's clip space. Depth is reversed for even precision: 1 at the near plane, 0 at infinity.
     fn view_projection(&self, extent: vk::Extent2D) -> Mat4 {
         let aspect = extent.width as f32 / extent.height as f32;
-        // In a narrow picture, the width must fit.
+        // In a narrow picture, widen the view so that the field fits.
         let half_height = (0.72f32 / 2.0).tan() * (1.35 / aspect).max(1.0);
         perspective_infinite_reverse(2.0 * half_height.atan(), aspect, 0.05)
             * look_at_mat4(self.eye(), TARGET, Vec3::Y)
     }
 }
 
-/// A little below the middle, so that the crests have room.
+/// Slightly below the middle of the field, to leave room for the crests.
 const TARGET: Vec3 = Vec3::new(0.0, -0.2, 0.0);
 
-/// As in `shaders/surface.wgsl`.
+/// Must match `shaders/surface.wgsl`.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Constants {
@@ -130,9 +130,9 @@ struct Constants {
     unused: u32, // WGSL pads to 16 bytes
 }
 
-/// Cells along a tile's edge, as in `shaders/surface.wgsl`.
+/// The number of cells along a tile's edge, as in `shaders/surface.wgsl`.
 const TILE: u32 = 32;
-/// Two triangles for each cell.
+/// The number of indices of a tile: two triangles for each cell.
 const INDICES: u32 = 6 * TILE * TILE;
 
 pub struct Draw {
@@ -157,14 +157,14 @@ struct Attachments {
 }
 
 impl Draw {
-    /// Prepares to draw this grid on targets of this format. `samples` is lowered to what the device has.
+    /// Prepares to draw this grid on targets of this format. Lowers `samples` to what the device has.
     pub fn new(gpu: &Arc<Gpu>, grid: [u32; 2], format: vk::Format, samples: u32) -> Result<Self> {
         let stages = vk::ShaderStageFlags::VERTEX | vk::ShaderStageFlags::FRAGMENT;
         let layout = Layout::new(gpu, stages, size_of::<Constants>())?;
         let (size, usage) = (2 * u64::from(INDICES), vk::BufferUsageFlags::INDEX_BUFFER);
         let mut indices = Buffer::new(gpu, "the indices", size, usage, MemoryLocation::CpuToGpu)?;
         indices.bytes()?.copy_from_slice(bytemuck::cast_slice(&tile_indices()));
-        // Every device has one of these two. Fewer bits are faster.
+        // Every device supports one of these two formats. The one with fewer bits is faster.
         let small = vk::Format::X8_D24_UNORM_PACK32;
         // SAFETY: a live physical device of this instance.
         let found = unsafe { gpu.instance.raw.get_physical_device_format_properties(gpu.physical, small) };
@@ -252,7 +252,7 @@ impl Draw {
                 bar.record(&self.gpu, commands, target.extent);
             }
             device.cmd_end_rendering(commands);
-            // A present waits for a semaphore, a copy for this barrier.
+            // A present waits for a semaphore. A copy waits for this barrier.
             let copy = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
             let layouts = (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, target.layout);
             let drawn = [image_barrier(target.image, vk::ImageAspectFlags::COLOR, layouts, COLOR, copy)];
@@ -275,8 +275,8 @@ impl Draw {
         let colored = (vk::ImageLayout::UNDEFINED, vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL);
         let deep = (vk::ImageLayout::UNDEFINED, vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL);
         let aspect = vk::ImageAspectFlags::COLOR;
-        // Frames share the images, so each waits for the one before. The wait for an acquired image is at
-        // this stage too. A picture may just have been copied.
+        // Frames share the images, so each frame waits for the previous one. The acquire semaphore's wait is
+        // at this stage too. A picture may have just been copied.
         let target_before = (COLOR.0 | vk::PipelineStageFlags2::ALL_TRANSFER, COLOR.1);
         let depth_after = (DEPTH.0, DEPTH.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ);
         let mut barriers = vec![
@@ -333,9 +333,9 @@ const DEPTH: Scope = (
     vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_WRITE,
 );
 
-/// Two triangles for each cell of a tile, counter-clockwise seen from above.
+/// Returns two triangles for each cell of a tile, counter-clockwise seen from above.
 ///
-/// The cells go in strips of 4 columns, so that most of a cell's vertices were transformed shortly before.
+/// Cells are in strips of 4 columns, so that most of a cell's vertices were transformed shortly before.
 fn tile_indices() -> Vec<u16> {
     const STRIP: u32 = 4;
     let mut indices = Vec::with_capacity(INDICES as usize);

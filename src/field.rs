@@ -17,7 +17,7 @@ const KERNEL: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/
 const THREADS: u32 = 256;
 
 pub struct Field {
-    // Dropped first: the ring waits until the stream has passed the kernels.
+    // Dropped first: the ring waits until the stream has finished the kernels.
     pub ring: SharedRing<SharedBuffer>,
     pub kernel: CudaFunction,
     stream: Arc<CudaStream>,
@@ -39,7 +39,7 @@ impl Field {
     /// `slots` is how many frames CUDA may be ahead of Vulkan. `device` must be the same GPU as `gpu`.
     pub fn new(gpu: &Arc<Gpu>, device: &CudaInfo, grid: [u32; 2], slots: usize) -> Result<Self> {
         let failed = |call| failed(call, &device.name);
-        // cudarc uses the driver that the library has loaded.
+        // cudarc uses the driver library that `vulkan-cuda` has loaded.
         let context =
             CudaContext::new(device.ordinal as usize).map_err(failed("cuDevicePrimaryCtxRetain"))?;
         let module = context.load_module(Ptx::from_src(KERNEL)).map_err(failed("cuModuleLoadData"))?;
@@ -51,7 +51,7 @@ impl Field {
         let owner: Arc<dyn Any + Send + Sync> = gpu.clone(); // keeps the device alive
         // SAFETY: the three belong together, and live as long as `owner`. The device has timelineSemaphore.
         let vk = unsafe { Vk::from_raw(instance, gpu.physical, raw, owner) }?;
-        // Fails if the two are not one GPU.
+        // Fails if the two are not the same GPU.
         let pair = Pair::new(vk, Cuda::from_cudarc(&context)?)?;
         // ANCHOR_END: pair
 
@@ -63,7 +63,7 @@ impl Field {
         };
         // ANCHOR: ring
         let slots = (0..slots).map(|_| slot(&pair, grid)).collect::<Result<_>>()?;
-        // Makes `ready` and `free`: vkCreateSemaphore, vkGetSemaphoreFdKHR, cuImportExternalSemaphore.
+        // Creates `ready` and `free`: vkCreateSemaphore, vkGetSemaphoreFdKHR, cuImportExternalSemaphore.
         let ring = SharedRing::new(&pair, stream.clone(), slots, reader)?;
         // ANCHOR_END: ring
         let blocks = (grid[0] * grid[1]).div_ceil(THREADS);
@@ -83,7 +83,7 @@ impl Field {
         Ok(Self { ring, ..self })
     }
 
-    /// Blocks the CPU until CUDA is done: what `--cpu-sync` measures. It polls, because nothing is faster.
+    /// Blocks the CPU until CUDA is done, for `--cpu-sync`. Polls, because no other wait is faster.
     pub fn wait_for_cuda(&self) -> Result<()> {
         let failed = |call| failed(call, &self.pair.cuda().info().name);
         let event = self.stream.record_event(None).map_err(failed("cuEventRecord"))?;
@@ -97,7 +97,7 @@ impl Field {
         Ok(())
     }
 
-    /// Measures the kernel alone. The GPU must be idle. Returns `None` if Vulkan has the next slot.
+    /// Measures the kernel alone. The GPU must be idle. Returns `None` if Vulkan still holds the next slot.
     pub fn kernel_time(&mut self) -> Result<Option<Duration>> {
         const LAUNCHES: u32 = 50;
         let ([cols, rows], name) = (self.grid, self.pair.cuda().info().name.clone());
@@ -110,7 +110,7 @@ impl Field {
             // SAFETY: as in `frame`.
             unsafe { launch.launch(self.config) }.map_err(failed("cuLaunchKernel", &name))?;
         }
-        // Without `finish` nothing is handed over, and the next write takes the same slot.
+        // Without `finish`, nothing is handed over, and the next write takes the same slot.
         drop(write);
         self.wait_for_cuda()?;
         Ok(Some(began.elapsed() / LAUNCHES))
@@ -120,13 +120,13 @@ impl Field {
 // ANCHOR: slot
 fn slot(pair: &Pair, [cols, rows]: [u32; 2]) -> Result<SharedBuffer> {
     let size = u64::from(cols) * u64::from(rows) * size_of::<Vertex>() as u64;
-    // One memory, two addresses: vkAllocateMemory, vkGetMemoryFdKHR; cuImportExternalMemory,
+    // One allocation with an address in each API: vkAllocateMemory, vkGetMemoryFdKHR; cuImportExternalMemory,
     // cuExternalMemoryGetMappedBuffer.
     Ok(SharedBuffer::new(pair, size, vk::BufferUsageFlags::STORAGE_BUFFER)?)
 }
 // ANCHOR_END: slot
 
-/// For `map_err`: adds the call and the device to an error of cudarc.
+/// Returns a function for `map_err` that adds the call and the device to a cudarc error.
 pub fn failed(call: &'static str, device: &str) -> impl Fn(DriverError) -> anyhow::Error {
     move |error| Error::from_cudarc(call, device, error).into()
 }

@@ -6,8 +6,8 @@
 //! Vulkan's queue                               wait ready >= n+1 ──┘── draw ── signal free = n+1, done = n+1
 //! ```
 //!
-//! Three timelines, for frame n (from 0) with K slots: both APIs have the ring's `ready` and `free`. The CPU
-//! enqueues both lines, and waits only for `done` of a frame some frames ago.
+//! There are three timelines, for frame n (from 0) with K slots. Both APIs have the ring's `ready` and
+//! `free`. The CPU enqueues both lines, and waits only for the `done` of an earlier frame.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ use crate::objects::{AutoDestroy, semaphore};
 use crate::picture::Picture;
 use crate::swapchain::{Acquired, Swapchain};
 
-/// How long to wait for the GPU before looking whether CUDA has failed.
+/// How long to wait for the GPU before checking whether CUDA has failed.
 const LOOK: Duration = Duration::from_millis(100);
 
 pub enum Canvas {
@@ -37,14 +37,14 @@ pub enum Canvas {
 pub enum HandOff {
     /// On the GPU, CUDA and Vulkan wait for each other. The CPU waits for neither.
     Gpu,
-    /// The CPU waits too, for CUDA before it submits and for Vulkan after, for comparison.
+    /// For comparison, the CPU waits too: for CUDA before it submits, and for Vulkan afterwards.
     Cpu,
-    /// There is none, for comparison: Vulkan draws vertices of its own, always the same.
+    /// For comparison, there is no hand-off: Vulkan draws its own vertices, which never change.
     Skipped,
 }
 
 pub struct Frames {
-    // Dropped first: after a panic it waits for the GPU.
+    // Dropped first: after a panic, this waits for the GPU.
     flights: Flights,
     /// `None` without CUDA.
     pub field: Option<Field>,
@@ -52,17 +52,17 @@ pub struct Frames {
     pub draw: Draw,
     pub canvas: Canvas,
     pub hand_off: HandOff,
-    /// How many frames CUDA writes in a row.
+    /// The number of frames that CUDA writes in a row.
     pub batch: usize,
     pub gpu: Arc<Gpu>,
 }
 
 impl Frames {
-    /// Draws one frame. Returns `false` without an image: the window is minimised, or changes its size.
+    /// Draws one frame. Returns `false` if there is no image: the window is minimised, or changes its size.
     pub fn draw(&mut self, view: &View) -> Result<bool> {
         // ANCHOR: first
-        // PACE. Some frames are in flight, each with a command buffer. Wait until Vulkan has drawn the frame
-        // that last used this one. Otherwise the CPU would enqueue frames without end.
+        // PACE. Several frames are in flight, each with its own command buffer. Wait until Vulkan has drawn
+        // the frame that last used this buffer. Otherwise the CPU would enqueue frames without limit.
         let (commands, acquired) = self.pace()?;
 
         // ACQUIRE an image, before anything is enqueued: without an image there is no frame.
@@ -75,14 +75,14 @@ impl Frames {
             && *hand_off != HandOff::Skipped
         {
             // ANCHOR: write
-            // One that CUDA has written with the last batch, or else:
+            // Take a frame that CUDA has already written with the last batch. If there is none:
             read = ring.next_read();
             if read.is_none() {
                 let ([cols, rows], mut time) = (*grid, view.time);
                 // BEGIN TO WRITE one slot, or a batch to be drawn frame by frame. CUDA's stream waits, on the
-                // GPU, until Vulkan has read what was in it (`free`). The CPU goes on at once.
+                // GPU, until Vulkan has read the slot's old contents (`free`). The CPU continues at once.
                 let is_written = ring.write_batch(*batch, |write| {
-                    // LAUNCH the kernel. The slot is CUDA's as long as `write` lives.
+                    // LAUNCH the kernel. The slot belongs to CUDA as long as `write` lives.
                     let (mut vertices, number) = (write.view::<Vertex>()?, write.frame());
                     let mut launch = write.stream().launch_builder(kernel);
                     launch.arg(&mut vertices).arg(&cols).arg(&rows);
@@ -113,7 +113,7 @@ impl Frames {
             if let Some(read) = &read {
                 read.record(commands, |slot| draw.record(commands, slot.vulkan(), target, view));
             } else {
-                // A compute shader writes the vertices. It is Vulkan's own, so a barrier is enough.
+                // A compute shader writes the vertices. The buffer is Vulkan's alone, so a barrier is enough.
                 if *hand_off != HandOff::Skipped || !compute.is_written {
                     compute.record(commands, view.time);
                 }
@@ -188,12 +188,12 @@ impl Frames {
         Ok(())
     }
 
-    /// Returns the number of slots. One more frame may be in flight, so CUDA's wait for a slot is on the GPU.
+    /// Returns the number of slots. One more frame may be in flight, so that only the GPU waits for a slot.
     pub fn ring(&self) -> usize {
         self.flights.all.len() - 1
     }
 
-    /// Waits until the GPU is done with the oldest frame in flight. Its objects are then free.
+    /// Waits until the GPU is done with the oldest frame in flight, and returns that frame's objects.
     // ANCHOR: pace
     fn pace(&self) -> Result<(vk::CommandBuffer, vk::Semaphore)> {
         let Flights { all, submitted, .. } = &self.flights;
@@ -204,7 +204,7 @@ impl Frames {
     }
     // ANCHOR_END: pace
 
-    /// Acquires the next image, if there is one. `acquired` is signalled when it may be drawn on.
+    /// Acquires the next image, if there is one. `acquired` is signalled once it may be drawn on.
     fn acquire(&mut self, acquired: vk::Semaphore) -> Result<Option<Acquired>> {
         let Self { field, draw, canvas, flights, .. } = self;
         let swapchain = match canvas {
@@ -248,14 +248,14 @@ impl Frames {
     /// Waits for the GPU, which may still use everything here. Returns `outcome`, or the error of the wait.
     pub fn close<T>(mut self, outcome: Result<T>) -> Result<T> {
         let outcome = outcome.and_then(|value| self.wait_all().map(|()| value));
-        // After an error, the GPU may never be done.
+        // After an error, the GPU may never finish.
         let limit = if outcome.is_ok() { PATIENCE } else { PATIENCE / 5 };
-        // This waits for both sides. After a fault it lets Vulkan's queue end.
+        // This waits for both APIs. After a fault, it lets Vulkan's queue finish.
         let rest = self.field.as_mut().map_or(Ok(()), |field| field.ring.wait_idle(limit));
         let is_idle = self.flights.are_done(limit) && !matches!(rest, Err(Error::Timeout(_)));
         let outcome = outcome.and_then(|value| Ok(rest.map(|()| value)?));
         if !is_idle {
-            // The GPU may use its memory forever, so nothing may be freed.
+            // The GPU may never stop using these objects, so leak them.
             std::mem::forget(self);
         }
         outcome
@@ -271,7 +271,7 @@ struct Flight {
 struct Flights {
     all: Vec<Flight>,
     _pool: AutoDestroy<vk::CommandPool>,
-    /// The timeline that counts the frames drawn.
+    /// The timeline that counts finished frames.
     done: AutoDestroy<vk::Semaphore>,
     submitted: u64,
     gpu: Arc<Gpu>,
@@ -301,12 +301,12 @@ impl Flights {
         })
     }
 
-    /// Waits until Vulkan has drawn the first `frames` frames.
+    /// Waits until Vulkan has finished the first `frames` frames.
     fn wait_for(&self, frames: u64, field: &Option<Field>) -> Result<()> {
         let (mut done, mut since) = (0, Instant::now());
         while !self.gpu.wait(self.done.raw, frames, LOOK)? {
             let ring = field.as_ref().map(|field| &field.ring);
-            // After a fault CUDA signals nothing more. `check` notices, and ends Vulkan's waits.
+            // After a fault, CUDA signals nothing more. `check` detects that, and ends Vulkan's waits.
             ring.map_or(Ok(()), |ring| ring.check())?;
             // SAFETY: a live timeline of this device.
             let now_done = unsafe { self.gpu.device.get_semaphore_counter_value(self.done.raw) };
@@ -323,10 +323,10 @@ impl Flights {
         Ok(())
     }
 
-    /// Returns whether Vulkan has drawn everything within `limit`.
+    /// Returns whether Vulkan finishes everything within `limit`.
     fn are_done(&self, limit: Duration) -> bool {
         let wait = || self.gpu.wait(self.done.raw, self.submitted, limit);
-        // The second try is for an error that passes.
+        // Try a second time, because the first error may be temporary.
         wait().or_else(|_| wait()).unwrap_or(false)
     }
 
@@ -337,7 +337,7 @@ impl Flights {
 
 impl Drop for Flights {
     fn drop(&mut self) {
-        // `close` has waited, unless a panic skipped it.
+        // `close` has already waited, unless a panic skipped it.
         if std::thread::panicking() && !self.are_done(PATIENCE) {
             std::process::abort();
         }

@@ -1,4 +1,4 @@
-//! The GPU: the choice of a device that CUDA shares, and the device itself.
+//! The GPU: the choice of a device that can share memory with CUDA, and the device itself.
 
 use std::ffi::CStr;
 use std::mem::ManuallyDrop;
@@ -15,11 +15,11 @@ use crate::instance::{DRIVERS, Instance, VERSION, failed};
 /// The longest wait for the GPU. A frame that takes longer is an error.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Tells whether a device's queue family can present to the window.
+/// Returns whether a device's queue family can present to the window.
 pub type Presents<'a> = &'a dyn Fn(vk::PhysicalDevice, u32) -> bool;
 
 pub struct Wish<'a> {
-    /// Its number, or a part of its name.
+    /// The device's number, or a part of its name.
     pub device: Option<&'a str>,
     /// `None` without a window.
     pub presents: Option<Presents<'a>>,
@@ -30,7 +30,7 @@ struct Candidate {
     physical: vk::PhysicalDevice,
     properties: vk::PhysicalDeviceProperties,
     info: VkInfo,
-    /// A queue family that draws and computes, or why the device cannot draw.
+    /// A queue family for graphics and compute, or why the device cannot draw.
     family: Result<u32, String>,
     /// The CUDA device that is the same GPU, or why there is none.
     cuda: Result<CudaInfo, String>,
@@ -49,7 +49,7 @@ impl Candidate {
         let info = unsafe { VkInfo::query(instance, physical) }?;
         let family = Self::family(instance, physical, properties.api_version, wish);
         // ANCHOR: twin
-        // The same GPU has the same UUID in both APIs. An index or a name would not tell.
+        // A GPU has the same UUID in both APIs. An index or a name does not identify it.
         let cuda = match cuda {
             Ok(devices) => find_twin(&info, devices).cloned().map_err(|mismatch| mismatch.to_string()),
             Err(reason) => Err(reason.clone()),
@@ -115,7 +115,7 @@ fn choose(instance: &ash::Instance, wish: &Wish<'_>) -> Result<Candidate> {
         }
     }
     all.retain(|found| found.family.is_ok());
-    // Devices that share with CUDA first, then hardware before software.
+    // Prefer devices that share with CUDA, and then hardware to software.
     let best = all.into_iter().min_by_key(|Candidate { cuda, properties, .. }| {
         let kind = match properties.device_type {
             vk::PhysicalDeviceType::DISCRETE_GPU => 0,
@@ -133,7 +133,7 @@ fn choose(instance: &ash::Instance, wish: &Wish<'_>) -> Result<Candidate> {
 
 /// A Vulkan device with one queue. Every object made from it holds an `Arc` of it.
 pub struct Gpu {
-    // Dropped by hand: it frees its memory through the device.
+    // Dropped by hand, because it must free its memory before the device is destroyed.
     allocator: ManuallyDrop<Mutex<Allocator>>,
     pub device: ash::Device,
     pub swapchain: khr::swapchain::Device,
@@ -159,7 +159,7 @@ impl Gpu {
         let mut extensions = vec![khr::push_descriptor::NAME.as_ptr()];
         extensions.extend(wish.presents.map(|_| khr::swapchain::NAME.as_ptr()));
         if cuda.is_ok() {
-            // With these, Vulkan exports memory and semaphores, which CUDA then imports.
+            // Vulkan exports memory and semaphores with these extensions. CUDA then imports them.
             extensions.extend(info.extensions().map(CStr::as_ptr));
         }
         let mut of_1_2 = vk::PhysicalDeviceVulkan12Features::default().timeline_semaphore(true);
@@ -203,17 +203,17 @@ impl Gpu {
         }))
     }
 
-    /// The allocator of everything that is not shared with CUDA.
+    /// Locks the allocator of all memory that is not shared with CUDA.
     pub fn allocator(&self) -> MutexGuard<'_, Allocator> {
         self.allocator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds call and device name to an error.
+    /// Adds the call and the device's name to an error.
     pub fn check<T>(&self, call: &'static str, result: Result<T, vk::Result>) -> Result<T> {
         result.map_err(|result| Error::Vulkan { call, device: self.name.clone(), result }.into())
     }
 
-    /// Waits until a timeline has reached `value`. Returns `false` after `limit`.
+    /// Waits until a timeline reaches `value`. Returns `false` if that takes longer than `limit`.
     pub fn wait(&self, timeline: vk::Semaphore, value: u64, limit: Duration) -> Result<bool> {
         let (semaphores, values) = ([timeline], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
@@ -224,7 +224,7 @@ impl Gpu {
         }
     }
 
-    /// The GPU must be done with the commands.
+    /// Begins recording. The GPU must be done with the commands.
     pub fn begin(&self, commands: vk::CommandBuffer) -> Result<()> {
         let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
         // SAFETY: commands of this device, from a pool that allows this.

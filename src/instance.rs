@@ -22,7 +22,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// `display` is that of the window, if any. `validation` loads the layer, with synchronization checks.
+    /// `display` is the window's, if any. `validation` loads the layer, with synchronization validation.
     pub fn new(display: Option<RawDisplayHandle>, validation: bool) -> Result<Arc<Self>> {
         // SAFETY: this runs the initialisers of the system's own Vulkan loader.
         let entry = unsafe { ash::Entry::load() }.with_context(|| {
@@ -60,7 +60,7 @@ impl Instance {
             )
             .message_type(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION)
             .pfn_user_callback(Some(on_message));
-        // In the chain it also gets the messages of vkCreateInstance and vkDestroyInstance.
+        // In the `pNext` chain, the messenger also reports vkCreateInstance and vkDestroyInstance.
         let mut early = messages;
         if validation {
             info = info.push_next(&mut features).push_next(&mut early);
@@ -97,7 +97,7 @@ impl Drop for Instance {
     }
 }
 
-/// For `map_err`: the error of a call without a device.
+/// Returns a function for `map_err` that adds the call, for calls without a device.
 pub fn failed(call: &'static str) -> impl Fn(vk::Result) -> anyhow::Error {
     move |result| Error::Vulkan { call, device: "the Vulkan loader".into(), result }.into()
 }
@@ -121,12 +121,12 @@ unsafe extern "system" fn on_message(
         MESSAGES.fetch_add(1, Ordering::Relaxed);
         crate::say(format_args!("validation: {text}"));
     }
-    // Lets the call that caused the message go on.
+    // Let the call that caused the message continue.
     vk::FALSE
 }
 
-/// The layer sees no signal of CUDA's. Some versions, as in Debian 13, then take a present for one that waits
-/// forever: KhronosGroup/Vulkan-ValidationLayers, issue 10211.
+/// Returns whether the message is a false one: the layer does not see CUDA's signals, and some versions (as
+/// in Debian 13) report that a present waits forever. See KhronosGroup/Vulkan-ValidationLayers, issue 10211.
 fn misses_cudas_signal(text: &str) -> bool {
     text.contains("vkQueuePresentKHR-pWaitSemaphores-03268") && text.contains("depends on timeline semaphore")
 }

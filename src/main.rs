@@ -122,7 +122,7 @@ fn present(text: &str) -> Result<vk::PresentModeKHR, String> {
     }
 }
 
-/// Whether Ctrl-C was pressed.
+/// Whether Ctrl-C was pressed, or the process received SIGTERM.
 static STOP: AtomicBool = AtomicBool::new(false);
 
 pub fn must_stop() -> bool {
@@ -177,10 +177,10 @@ fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// Written if there is no display.
+/// The file that is written if there is no display.
 const PICTURE: &str = "wavefield.png";
 
-/// Draws frames without a window, and writes the last one to `output` if given.
+/// Draws frames without a window, and writes the last frame to `output` if it is given.
 fn headless(options: &Options, output: Option<&Path>) -> Result<()> {
     const STEP: f64 = 1.0 / 60.0;
     let file = output.or(options.json.as_deref()).map(WholeFile::create).transpose()?;
@@ -204,7 +204,7 @@ fn headless(options: &Options, output: Option<&Path>) -> Result<()> {
         for number in 0..options.frames.unwrap_or(120) {
             view.time = number as f64 * STEP;
             frames.draw(&view)?;
-            // The first frames only fill the queue.
+            // The first frames only fill the queue, so do not time them.
             if number >= frames.ring() as u64 {
                 times.frame();
             }
@@ -226,7 +226,7 @@ impl Options {
         Wish { device: self.device.as_deref(), presents, cuda: !self.compute }
     }
 
-    /// Creates what the frames need, and says who writes the field.
+    /// Creates what the frames need, and prints what writes the field.
     fn frames(&self, gpu: &Arc<Gpu>, canvas: Canvas) -> Result<Frames> {
         match &gpu.cuda {
             Ok(device) => say(format_args!("{}, which is CUDA's device {}", gpu.name, device.ordinal)),
@@ -252,16 +252,16 @@ impl Options {
     }
 }
 
-/// Ends the run at the first Ctrl-C, after the current frame. The next one ends the process.
+/// Lets the first Ctrl-C end the run after the current frame. The next one ends the process.
 fn listen() {
     extern "C" fn stop(signal: libc::c_int) {
         STOP.store(true, Ordering::Relaxed);
-        // SAFETY: may be called in a handler.
+        // SAFETY: `signal` is async-signal-safe.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     for signal in [libc::SIGINT, libc::SIGTERM] {
         let handler = stop as extern "C" fn(libc::c_int);
-        // SAFETY: a valid signal. The handler only does what a handler may do.
+        // SAFETY: a valid signal. The handler does only what is async-signal-safe.
         unsafe { libc::signal(signal, handler as libc::sighandler_t) };
     }
 }

@@ -16,11 +16,11 @@ pub struct Times {
     all: Vec<f64>,
 }
 
-/// At most this many frame times are kept.
+/// The maximum number of frame times that are kept.
 const MOST: usize = 1 << 20;
 
 impl Times {
-    /// Records a drawn frame. Returns the seconds since the one before.
+    /// Records a drawn frame. Returns the time since the previous frame in seconds.
     pub fn frame(&mut self) -> Option<f64> {
         let now = Instant::now();
         let seconds = (now - self.last.replace(now)?).as_secs_f64();
@@ -43,12 +43,12 @@ impl Times {
     }
 }
 
-/// Frame times in milliseconds.
+/// Statistics of frame times, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     pub frames: usize,
     pub mean: f64,
-    /// Percentiles: 50, 95 and 99 % of the frames took at most this long.
+    /// The percentiles: 50, 95 and 99 % of the frames took at most this long.
     pub p50: f64,
     pub p95: f64,
     pub p99: f64,
@@ -74,8 +74,8 @@ impl fmt::Display for Summary {
     }
 }
 
-/// What kernel and draw take alone, in milliseconds. In a frame the GPU switches between CUDA and Vulkan in
-/// the middle of either, so their times there include switches.
+/// How long the kernel and the draw take alone, in milliseconds. In a frame, the GPU may switch between CUDA
+/// and Vulkan in the middle of either, so times measured there include switches.
 #[derive(Clone, Copy)]
 pub struct Alone {
     /// 0 without CUDA.
@@ -84,7 +84,7 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// Draws for a short time on an image of its own. Waits for the GPU. Returns `None` within a batch.
+    /// Draws to an image of its own for a short time. Waits for the GPU. Returns `None` in mid-batch.
     pub fn measure(frames: &mut Frames, view: &View) -> Result<Option<Self>> {
         frames.wait_all()?;
         let kernel = match &mut frames.field {
@@ -100,7 +100,7 @@ impl Alone {
         frames.hand_off = hand_off;
         let picture = std::mem::replace(&mut frames.canvas, canvas);
         if let Err(error) = idle {
-            // The GPU may still use it.
+            // The GPU may still use the picture.
             std::mem::forget(picture);
             return Err(error);
         }
@@ -121,7 +121,7 @@ impl Alone {
     }
 }
 
-/// What `--bench` has measured, in milliseconds.
+/// The results of `--bench`, in milliseconds.
 pub struct Bench {
     ways: [(&'static str, Summary); 3],
     kernel: f64,
@@ -129,15 +129,15 @@ pub struct Bench {
     setting: String,
 }
 
-/// The three ways are measured in turns, so that a GPU that gets warmer does not favour one.
+/// The three ways are measured in turn, so that a GPU that warms up does not favour one of them.
 const ROUNDS: u64 = 5;
 
 impl Bench {
-    /// Draws `count` frames each way, with CUDA, on a picture.
+    /// Draws `count` frames in each way, to a picture. Needs CUDA.
     pub fn measure(frames: &mut Frames, view: &View, count: u64) -> Result<Self> {
         let field = frames.field.as_ref().context("--bench needs CUDA: it measures what a hand-off costs")?;
         let [cols, rows] = field.grid;
-        // The first frames fill the queues. Only whole batches are drawn.
+        // The first frames only fill the queues, so do not time them. Draw only whole batches.
         let first = 2 * frames.ring() as u64;
         let last = (first + 1 + count.div_ceil(ROUNDS)).next_multiple_of(frames.batch as u64);
         let mut times = [(); 3].map(|()| Times::default());
@@ -172,7 +172,7 @@ impl Bench {
         Ok(Self { ways: [("gpu", gpu), ("cpu_sync", cpu), ("drawn_again", again)], kernel, setting })
     }
 
-    /// Returns what a hand-off adds to a frame: the frame less the kernel less the draw.
+    /// Returns what a hand-off adds to a frame: the frame's time minus those of the kernel and the draw.
     fn costs(&self) -> [f64; 2] {
         let [gpu, cpu, again] = self.ways.map(|(_, way)| way.mean);
         [gpu, cpu].map(|frame| frame - self.kernel - again)

@@ -12,7 +12,7 @@ use crate::gpu::Gpu;
 
 type Destroy<T> = unsafe fn(&Device, T, Option<&vk::AllocationCallbacks<'_>>);
 
-/// Destroys its handle when dropped. The GPU is then done with it: `Frames` waits before anything is dropped.
+/// Destroys its handle when dropped. The GPU is done by then: `Frames` waits before it drops anything.
 pub struct AutoDestroy<T: Copy> {
     pub raw: T,
     destroy: Destroy<T>,
@@ -20,7 +20,7 @@ pub struct AutoDestroy<T: Copy> {
 }
 
 impl<T: Copy> AutoDestroy<T> {
-    /// Takes what `call` has made from this device, or adds the call to its error.
+    /// Takes the handle that `call` created on this device, or adds the call to its error.
     pub fn new(
         gpu: &Arc<Gpu>,
         call: &'static str,
@@ -61,7 +61,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // It fails only for memory that is not the allocator's own.
+        // This fails only for memory from another allocator.
         let _ = self.gpu.allocator().free(std::mem::take(&mut self.allocation));
     }
 }
@@ -173,12 +173,12 @@ pub fn semaphore(gpu: &Arc<Gpu>, kind: vk::SemaphoreType) -> Result<AutoDestroy<
     AutoDestroy::new(gpu, "vkCreateSemaphore", made, Device::destroy_semaphore)
 }
 
-/// Returns all of an image with one level and one layer.
+/// Returns the subresource range of a whole image with one level and one layer.
 pub fn whole(aspect: vk::ImageAspectFlags) -> vk::ImageSubresourceRange {
     vk::ImageSubresourceRange::default().aspect_mask(aspect).level_count(1).layer_count(1)
 }
 
-/// Stages, and how they access memory.
+/// Pipeline stages, and how they access memory.
 pub type Scope = (vk::PipelineStageFlags2, vk::AccessFlags2);
 
 /// Returns a barrier that orders `before` before `after` and changes the layout in between.
@@ -211,7 +211,7 @@ pub fn memory_barrier(before: Scope, after: Scope) -> vk::MemoryBarrier2<'static
         .dst_access_mask(after.1)
 }
 
-/// What a pipeline's shaders read: one storage buffer, and constants.
+/// What the shaders of a pipeline access: one storage buffer, and push constants.
 pub struct Layout {
     pub pipeline: AutoDestroy<vk::PipelineLayout>,
     _set: AutoDestroy<vk::DescriptorSetLayout>,
@@ -220,7 +220,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// `constants` is their size in bytes.
+    /// `constants` is the size of the push constants in bytes.
     pub fn new(gpu: &Arc<Gpu>, stages: vk::ShaderStageFlags, constants: usize) -> Result<Self> {
         let binding = [vk::DescriptorSetLayoutBinding::default()
             .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
@@ -268,12 +268,12 @@ impl Layout {
 pub fn shader(gpu: &Arc<Gpu>, spirv: &[u8]) -> Result<AutoDestroy<vk::ShaderModule>> {
     let words = ash::util::read_spv(&mut std::io::Cursor::new(spirv))?;
     let info = vk::ShaderModuleCreateInfo::default().code(&words);
-    // SAFETY: naga wrote the words.
+    // SAFETY: naga generated the SPIR-V, so it is valid.
     let made = unsafe { gpu.device.create_shader_module(&info, None) };
     AutoDestroy::new(gpu, "vkCreateShaderModule", made, Device::destroy_shader_module)
 }
 
-/// Creates a pipeline. `formats` are those of colour and depth, and the number of samples.
+/// Creates a pipeline. `formats` are the colour format, the depth format, and the number of samples.
 pub fn graphics_pipeline(
     gpu: &Arc<Gpu>,
     vertex: &[u8],
@@ -294,7 +294,7 @@ pub fn graphics_pipeline(
     let assembly =
         vk::PipelineInputAssemblyStateCreateInfo::default().topology(vk::PrimitiveTopology::TRIANGLE_LIST);
     let viewport = vk::PipelineViewportStateCreateInfo::default().viewport_count(1).scissor_count(1);
-    // Both sides show: a low camera sees the underside of a crest.
+    // Cull nothing: a low camera sees the underside of a crest.
     let raster = vk::PipelineRasterizationStateCreateInfo::default().line_width(1.0);
     let multisample = vk::PipelineMultisampleStateCreateInfo::default().rasterization_samples(formats.2);
     let depth = vk::PipelineDepthStencilStateCreateInfo::default()
@@ -328,7 +328,7 @@ pub fn graphics_pipeline(
     AutoDestroy::new(gpu, "vkCreateGraphicsPipelines", made, Device::destroy_pipeline)
 }
 
-/// Returns the wanted number of samples, or the next smaller one for both colour and depth.
+/// Returns `wanted`, or the next smaller number of samples that both colour and depth support.
 pub fn possible_samples(gpu: &Gpu, wanted: u32) -> vk::SampleCountFlags {
     let limits = &gpu.limits;
     let possible = limits.framebuffer_color_sample_counts & limits.framebuffer_depth_sample_counts;

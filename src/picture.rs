@@ -1,4 +1,4 @@
-//! The picture of a run without a window: the image to draw on, and its PNG file.
+//! The picture of a run without a window: the image that is drawn, and its PNG file.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,12 +12,12 @@ use gpu_allocator::MemoryLocation;
 use crate::gpu::Gpu;
 use crate::objects::{Buffer, Image, memory_barrier};
 
-/// The format of a PNG file's pixels. The GPU turns the shaders' linear light into sRGB.
+/// The format of a PNG file's pixels. The GPU converts the shaders' linear light to sRGB.
 pub const FORMAT: vk::Format = vk::Format::R8G8B8A8_SRGB;
 
 pub struct Picture {
     pub image: Image,
-    /// What [`Picture::record`] copied: four bytes each, row after row.
+    /// The pixels that [`Picture::record`] copied: four bytes each, row after row.
     pub pixels: Buffer,
 }
 
@@ -64,19 +64,19 @@ pub fn png(extent: vk::Extent2D, pixels: &[u8]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A file that appears under its name only when it is complete.
+/// A file that appears under its name only once it is complete.
 pub struct WholeFile {
     path: PathBuf,
-    /// Written first, and then renamed to `path`.
+    /// The temporary file that is written first, and then renamed to `path`.
     part: PathBuf,
     file: File,
 }
 
 impl WholeFile {
-    /// Creates the file, so that a path that cannot be written is an error before anything is drawn.
+    /// Creates the temporary file. If the path cannot be written, this fails before anything is drawn.
     pub fn create(path: &Path) -> Result<Self> {
         let failed = || format!("cannot write {}", path.display());
-        // A rename would replace a device or a link.
+        // The rename would replace a device or a link.
         if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
             return Err(anyhow!("it exists, and is not a regular file")).with_context(failed);
         }
@@ -95,7 +95,7 @@ impl WholeFile {
 
 impl Drop for WholeFile {
     fn drop(&mut self) {
-        // After the rename there is nothing under this name.
+        // After the rename, this fails because no file has this name.
         let _ = fs::remove_file(&self.part);
     }
 }

@@ -1,4 +1,4 @@
-//! The window's surface and its images, made again whenever the window changes.
+//! The window's surface and its images, which are recreated whenever the window changes.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::gpu::{Gpu, at};
 use crate::instance::{Instance, failed};
 use crate::objects::{AutoDestroy, Image, semaphore, view};
 
-/// How long to wait for an image. A hidden window may never get one, and the events must go on.
+/// How long to wait for an image. A hidden window may never get one, and events must still be handled.
 const LIMIT_NS: u64 = 100_000_000;
-/// How often the surface may be lost between two presents. A window that is gone loses every new one.
+/// How often the surface may be lost between two presents. If the window is gone, every new surface is lost.
 const MOST_LOSSES: u32 = 4;
 
 pub struct Surface {
@@ -53,9 +53,9 @@ impl Drop for Surface {
 pub struct Acquired {
     pub target: Target,
     index: u32,
-    /// The submission waits for this before it draws.
+    /// The semaphore that the submission waits for before it draws.
     pub acquired: Option<vk::SemaphoreSubmitInfo<'static>>,
-    /// The submission signals this when the image may be shown.
+    /// The semaphore that the submission signals once the image may be shown.
     pub rendered: Option<vk::SemaphoreSubmitInfo<'static>>,
 }
 
@@ -74,7 +74,7 @@ pub struct Swapchain {
     pub extent: vk::Extent2D,
     pub format: vk::SurfaceFormatKHR,
     mode: vk::PresentModeKHR,
-    /// The window has changed: the images must be made again.
+    /// The window has changed, so the images must be recreated.
     pub is_stale: bool,
     is_lost: bool,
     losses: u32,
@@ -85,12 +85,12 @@ pub struct Swapchain {
 struct Shown {
     image: vk::Image,
     view: AutoDestroy<vk::ImageView>,
-    // One for each image: after a present it is free only when the same image is acquired again.
+    // One for each image: after a present, it is free only once the same image is acquired again.
     rendered: AutoDestroy<vk::Semaphore>,
 }
 
 impl Swapchain {
-    /// Chooses the format, and the mode if the window has it. [`Swapchain::rebuild`] makes the images.
+    /// Chooses the format, and the mode if the window supports it. [`Swapchain::rebuild`] creates the images.
     pub fn new(gpu: &Arc<Gpu>, surface: Surface, wish: vk::PresentModeKHR) -> Result<Self> {
         // SAFETY: surface and device are of the same instance.
         let modes =
@@ -114,10 +114,10 @@ impl Swapchain {
         })
     }
 
-    /// Acquires the next image. Returns `None` to skip this frame.
+    /// Acquires the next image. Returns `None` if this frame must be skipped.
     ///
     /// # Safety
-    /// `acquired` is unsignalled, without a pending wait or signal, and lives until a submission awaits it.
+    /// `acquired` is unsignalled, without a pending wait or signal. It lives until a submission waits for it.
     pub unsafe fn acquire(&mut self, acquired: vk::Semaphore) -> Result<Option<Acquired>> {
         let (ext, fence) = (&self.gpu.swapchain, vk::Fence::null());
         // ANCHOR: acquire
@@ -128,7 +128,7 @@ impl Swapchain {
         }
         let found = self.unless_changed("vkAcquireNextImageKHR", found)?;
         let Some((index, suboptimal)) = found else { return Ok(None) };
-        // A suboptimal image must still be drawn on: its semaphore will be signalled.
+        // A suboptimal image was still acquired, so draw it: its semaphore will be signalled.
         self.is_stale = suboptimal;
         let Shown { image, view, rendered } = &self.images[index as usize];
         let layout = vk::ImageLayout::PRESENT_SRC_KHR;
@@ -141,7 +141,7 @@ impl Swapchain {
         // ANCHOR_END: acquire
     }
 
-    /// Shows an image once its `rendered` is signalled.
+    /// Presents an image once its `rendered` is signalled.
     ///
     /// # Safety
     /// The image was acquired from this swapchain, and a submission signals its `rendered`.
@@ -155,7 +155,7 @@ impl Swapchain {
         self.surface.window.pre_present_notify();
         // SAFETY: the caller's promise; only this thread uses the queue.
         let shown = unsafe { self.gpu.swapchain.queue_present(self.gpu.queue, &info) };
-        // After an error the wait for the semaphore still happens. Only the picture is lost.
+        // Even after an error, the wait for the semaphore happens. Only the picture is lost.
         if let Some(suboptimal) = self.unless_changed("vkQueuePresentKHR", shown)? {
             self.is_stale |= suboptimal;
             self.losses = 0;
@@ -163,7 +163,7 @@ impl Swapchain {
         Ok(())
     }
 
-    /// Returns `None` if the window has changed, or its surface was lost: the images are then made again.
+    /// Returns `None` if the window has changed or its surface was lost. The images must then be recreated.
     fn unless_changed<T>(&mut self, call: &'static str, result: Result<T, vk::Result>) -> Result<Option<T>> {
         match result {
             Err(vk::Result::ERROR_OUT_OF_DATE_KHR) => {}
@@ -177,10 +177,10 @@ impl Swapchain {
         Ok(None)
     }
 
-    /// Makes the images for the window's size. Returns `false` if the window has none. Waits for the GPU.
+    /// Recreates the images. Returns `false` if the window has no size or has changed. Waits for the GPU.
     pub fn rebuild(&mut self) -> Result<bool> {
         let gpu = self.gpu.clone();
-        // No semaphore says when a present is done, so this waits for the queue.
+        // No semaphore reports when a present is done, so wait for the queue.
         // SAFETY: only this thread uses the queue.
         gpu.check("vkQueueWaitIdle", unsafe { gpu.device.queue_wait_idle(gpu.queue) })?;
         if self.is_lost {
@@ -234,7 +234,7 @@ impl Swapchain {
         Ok(true)
     }
 
-    /// The queue must be idle.
+    /// Destroys the images and the swapchain. The queue must be idle.
     fn destroy(&mut self) {
         self.images.clear();
         // SAFETY: the queue is idle, so nothing uses it; destroying a null swapchain does nothing.

@@ -24,10 +24,10 @@ use crate::swapchain::{Surface, Swapchain};
 pub const KEYS: &str = "In the window: drag to turn, wheel to zoom. Up and down change the ring, left and right the batch. \
                         C lets the CPU wait, B hides the bar, space pauses, escape ends.";
 
-/// How often to look for an image and for Ctrl-C while nothing is drawn.
+/// How often to check for an image and for Ctrl-C while nothing is drawn.
 const LOOK: Duration = Duration::from_millis(30);
 const TITLE: Duration = Duration::from_millis(500);
-/// How long the window must have had its size before the draw is measured again.
+/// How long the window must keep its size before the draw is measured again.
 const STILL: Duration = Duration::from_millis(500);
 
 /// Connects to the display. Fails if there is none.
@@ -41,7 +41,7 @@ pub fn connect() -> Result<EventLoop<()>> {
         Ok(text) => anyhow!(text),
         Err(_) => anyhow!("the window system's libraries are incomplete"),
     })?;
-    // The text begins with a place in winit's source.
+    // Remove the location in winit's source, with which the text begins.
     made.map_err(|error| anyhow!("{}", error.to_string().rsplit(": ").next().unwrap_or_default()))
 }
 
@@ -110,7 +110,7 @@ impl ApplicationHandler for App<'_> {
         }
         let Some(state) = &mut self.state else { return };
         let now = Instant::now();
-        // Ctrl-C does not wake the loop, so it wakes from time to time.
+        // Ctrl-C does not wake the loop, so wake it from time to time.
         let retry = state.retry.filter(|&retry| retry > now);
         event_loop.set_control_flow(ControlFlow::WaitUntil(retry.unwrap_or(now + LOOK)));
         if retry.is_none() && !state.is_hidden {
@@ -182,7 +182,7 @@ impl State {
         }
         let step = if self.is_paused { 0.0 } else { self.view.step };
         if !self.frames.draw(&View { step, ..self.view })? {
-            // Minimised, or being resized.
+            // The window is minimised, or is being resized.
             self.retry = Some(now + LOOK);
             self.times.pause();
             return Ok(());
@@ -191,7 +191,7 @@ impl State {
         self.drawn += 1;
         self.since_title += 1;
         if let Some(seconds) = self.times.frame() {
-            // Smoothed, because the frames of a batch are this far apart.
+            // Smooth the step, because it is also the time between the frames of a batch.
             self.view.step += 0.1 * (seconds.min(0.25) - self.view.step);
             if !self.is_paused {
                 self.view.time += seconds.min(0.25);
@@ -243,7 +243,7 @@ impl State {
             Key::Character("b" | "B") => self.shows_bar ^= true,
             _ => return Ok(true),
         }
-        // Forgets what was measured before the change.
+        // Discard what was measured before the change.
         (self.since_title, self.titled) = (0, Instant::now());
         Ok(true)
     }

@@ -1,4 +1,4 @@
-//! wgpu's device and CUDA's context, slots for both, and wgpu's turn of a frame.
+//! wgpu's device and CUDA's context, slots for both, and the submission of wgpu's turns.
 
 use std::fmt::Display;
 use std::ops::Deref;
@@ -20,10 +20,10 @@ use wgpu::{BufferUsages, CommandBuffer, CommandEncoder, TextureUsages, TextureUs
 use crate::slot::{CUDA_HAS_IT, WgpuBuffer, WgpuSlot, WgpuTexture, sealed::Sealed};
 use crate::turn::WgpuTurn;
 
-/// Returns the first of wgpu's adapters that is also a CUDA device: they have the same UUID.
+/// Returns wgpu's first adapter that is the same GPU as a CUDA device and can share with it.
 ///
 /// # Errors
-/// Fails if there is no CUDA driver, or if no adapter can share: the error has the last one's reason.
+/// Fails if there is no CUDA driver, or if no adapter can share: the error has the last adapter's reason.
 pub async fn find(instance: &wgpu::Instance) -> Result<wgpu::Adapter> {
     let devices = Driver::load()?.devices()?; // Without a driver cudarc would panic.
     let mut reason = Error::SystemLacks("wgpu found no Vulkan device".into());
@@ -36,7 +36,7 @@ pub async fn find(instance: &wgpu::Instance) -> Result<wgpu::Adapter> {
     Err(reason)
 }
 
-/// Finds the CUDA device that is the same GPU.
+/// Returns what Vulkan and CUDA report about the adapter, if the two can share.
 fn twin(adapter: &wgpu::Adapter, devices: &[CudaInfo]) -> Result<(VkInfo, CudaInfo)> {
     let raw = hal(adapter)?;
     // SAFETY: the physical device belongs to this instance. wgpu asks for the latest version.
@@ -66,7 +66,7 @@ pub struct Gpu {
     pair: Pair,
     /// Maps wgpu's formats to Vulkan's.
     adapter: wgpu::Adapter,
-    /// Locked from the addition of a turn's semaphores to the queue until their submission.
+    /// Locked while a turn's semaphores are added to the queue and submitted.
     submitting: Mutex<()>,
     /// The thread that holds `submitting`.
     submitter: Mutex<Option<ThreadId>>,
@@ -141,10 +141,10 @@ impl Gpu {
         &self.pair
     }
 
-    /// Makes a buffer in Vulkan, imports it into CUDA, and gives it to wgpu.
+    /// Creates a buffer in Vulkan, imports it into CUDA, and gives it to wgpu.
     ///
     /// # Errors
-    /// Fails if the buffer is to be mapped, is empty, or has no usage or one that cannot be shared.
+    /// Fails if the buffer is mapped at creation or empty, or has no usage or a usage that cannot be shared.
     pub fn buffer(&self, desc: &wgpu::BufferDescriptor) -> Result<WgpuBuffer> {
         const USAGES: [(BufferUsages, vk::BufferUsageFlags); 7] = [
             (BufferUsages::COPY_SRC, vk::BufferUsageFlags::TRANSFER_SRC),
@@ -172,11 +172,11 @@ impl Gpu {
         Ok(WgpuBuffer { wgpu, shared })
     }
 
-    /// Makes a texture in Vulkan, imports it into CUDA, and gives it to wgpu. It is two-dimensional, with any
-    /// number of levels. Its format is one of [`vulkan_cuda::FORMATS`].
+    /// Creates a texture in Vulkan, imports it into CUDA, and gives it to wgpu. It is two-dimensional, with
+    /// any number of levels. Its format must be one of [`vulkan_cuda::FORMATS`].
     ///
     /// # Errors
-    /// Fails if the texture has layers, samples or other formats for views, or if a driver has no such image.
+    /// Fails if the texture has layers, samples or view formats, or if a driver supports no such image.
     pub fn texture(&self, desc: &wgpu::TextureDescriptor) -> Result<WgpuTexture> {
         use vk::ImageUsageFlags as Usage;
         const STORAGE: TextureUses = TextureUses::STORAGE_READ_ONLY
@@ -236,7 +236,7 @@ impl Gpu {
         Ok(WgpuTexture { wgpu, surface, image })
     }
 
-    /// Makes a ring whose slots CUDA writes, on `stream`, and wgpu reads. Waits until the slots are CUDA's.
+    /// Creates a ring whose slots CUDA writes, on `stream`, and wgpu reads. Blocks until CUDA owns the slots.
     ///
     /// # Errors
     /// Fails as [`SharedRing::new`] does, and if the queue is not done within 10 seconds.
@@ -253,7 +253,7 @@ impl Gpu {
         }
     }
 
-    /// Makes a ring whose slots wgpu writes and CUDA reads, on `stream`.
+    /// Creates a ring whose slots wgpu writes and CUDA reads, on `stream`.
     ///
     /// # Errors
     /// Same as [`RingToCuda::new`].
@@ -261,15 +261,15 @@ impl Gpu {
         RingToCuda::new(&self.pair, stream, slots, self.queue_use)
     }
 
-    /// Submits wgpu's turn: what `record` records, between the barriers that take the slot from CUDA and give
-    /// it back, with the turn's wait and signal. Returns at once. The GPU waits.
+    /// Submits wgpu's turn: what `record` records, between the barriers that acquire the slot from CUDA and
+    /// release it, with the turn's wait and signal. Returns at once; only the GPU waits.
     ///
-    /// In `record`, wgpu may use textures in any state and pass. Work that does not need the slot can be in
-    /// other submissions.
+    /// In `record`, textures may be used in any state and any pass. Work that does not need the slot can be
+    /// submitted separately.
     ///
     /// # Errors
-    /// Fails if the turn is of another [`Gpu`], as [`VulkanTurn::submit`](vulkan_cuda::VulkanTurn::submit)
-    /// does, and if wgpu refuses the commands: its error handler has the reason. Also fails in a callback
+    /// Fails if the turn is of another [`Gpu`], if [`VulkanTurn::submit`](vulkan_cuda::VulkanTurn::submit)
+    /// would, and if wgpu refuses the commands: its error handler gets the reason. Also fails in a callback
     /// that wgpu runs during `submit`, such as `Queue::on_submitted_work_done`. The frame is then given up.
     ///
     /// # Panics
@@ -279,12 +279,12 @@ impl Gpu {
         turn: T,
         record: impl FnOnce(&T::Slot, &mut CommandEncoder),
     ) -> Result<wgpu::SubmissionIndex> {
-        // (wgpu's own comparison takes the devices of two instances to be equal.)
+        // (wgpu's own comparison treats the devices of two instances as equal.)
         let (Resource::Buffer { device, .. } | Resource::Image { device, .. }) = turn.slot().resource();
         if device != self.pair.vk().device().handle() || turn.queue().family != self.queue_use.family {
             return Err(Error::Rule("the turn is of a ring that was not made by this Gpu".into()));
         }
-        // Three encoders, because wgpu's commands and raw commands cannot share one.
+        // Three encoders, because wgpu's commands and raw commands cannot share an encoder.
         // SAFETY: (and below) records barriers for the ring's family; the three are submitted once, in order.
         let acquire = self.raw(|commands| unsafe { turn.record_acquire(commands) });
         let mut work = self.device.create_command_encoder(&Default::default());
@@ -307,7 +307,7 @@ impl Gpu {
             // SAFETY: (and below) the queue is not destroyed.
             let queue = || unsafe { self.queue.as_hal::<Api>() }.expect("the device is one of Vulkan");
             // ANCHOR: submit
-            // wgpu's next submission takes these two, so submit immediately.
+            // wgpu's next submission uses both semaphores, so submit immediately.
             let all = vk::PipelineStageFlags::ALL_COMMANDS;
             let index = catch_unwind(AssertUnwindSafe(|| {
                 queue().add_wait_semaphore(wait.semaphore, Some(wait.value), all);
@@ -316,7 +316,7 @@ impl Gpu {
             }));
             // ANCHOR_END: submit
             *submitter() = None;
-            // wgpu submits nothing if the commands are invalid: then it still has both.
+            // wgpu submits nothing if the commands are invalid: its queue then still has both semaphores.
             if queue().remove_signal_semaphore(signal.semaphore) {
                 queue().remove_wait_semaphore(wait.semaphore);
                 index.unwrap_or_else(|panic| resume_unwind(panic));
@@ -335,7 +335,7 @@ impl Gpu {
         // SAFETY: callers record only barriers, which change nothing that wgpu tracks.
         unsafe {
             encoder.as_hal_mut::<Api, _, _>(|hal| {
-                // There is none after an error of wgpu, which then refuses to submit.
+                // `None` after an error of wgpu, which then refuses to submit.
                 if let Some(hal) = hal {
                     record(hal.raw_handle());
                 }

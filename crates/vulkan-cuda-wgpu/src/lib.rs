@@ -1,7 +1,7 @@
 //! wgpu and CUDA on one GPU: shared buffers and textures, frame by frame, in both directions. Nothing is
 //! copied, and the CPU waits for neither side.
 //!
-//! [`Gpu::open`] opens wgpu's device with what sharing needs. [`Gpu::buffer`] and [`Gpu::texture`] make
+//! [`Gpu::open`] opens wgpu's device with all needed extensions. [`Gpu::buffer`] and [`Gpu::texture`] create
 //! slots. The rings are those of [`vulkan_cuda`]: in a [`SharedRing`] CUDA writes and wgpu reads, in a
 //! [`RingToCuda`] wgpu writes and CUDA reads. In both, wgpu's turn ends with [`Gpu::submit`].
 //!
@@ -15,7 +15,7 @@
 //! # async fn example(
 //! #     instance: wgpu::Instance, kernel: CudaFunction,
 //! # ) -> Result<(), Box<dyn std::error::Error>> {
-//! let adapter = vulkan_cuda_wgpu::find(&instance).await?; // the GPU that both have
+//! let adapter = vulkan_cuda_wgpu::find(&instance).await?; // a GPU that wgpu and CUDA can share
 //! let gpu = Gpu::open(&adapter, &wgpu::DeviceDescriptor::default())?;
 //!
 //! let vertices = wgpu::BufferDescriptor {
@@ -62,10 +62,10 @@
 //!
 //! # What to know
 //! - *One thread submits at a time.* wgpu gives a turn's wait and signal to the queue's next submission.
-//!   [`Gpu::submit`] takes a lock. If another thread calls `Queue::submit` or `Buffer::map_async`, lock
-//!   around both.
-//! - *Use a slot's wgpu object in its turn only*, in the closure of [`Gpu::submit`]. Bind groups may be made
-//!   at any time.
+//!   [`Gpu::submit`] takes a lock. If another thread calls `Queue::submit` or `Buffer::map_async`, hold a
+//!   lock of your own around that call and `Gpu::submit`.
+//! - *Use a slot's wgpu object only during its turn*, in the closure of [`Gpu::submit`]. Bind groups may be
+//!   created at any time.
 //! - *Memory lives as long as it is used.* wgpu's objects keep their part of a slot alive, so bind groups and
 //!   the ring may be dropped in any order. Drop the ring before wgpu's queue: if CUDA has faulted, the ring
 //!   ends the queue's waits; otherwise wgpu would wait forever.

@@ -1,4 +1,4 @@
-//! Slots that are wgpu's buffers and textures.
+//! wgpu's buffers and textures as slots.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ impl<T: Slot + sealed::Sealed> WgpuSlot for T {}
 
 pub(crate) mod sealed {
     pub trait Sealed {
-        /// Records the transition to the state in which CUDA has the slot.
+        /// Records the transition to the state that the slot has while CUDA owns it.
         fn give_back(&self, encoder: &mut wgpu::CommandEncoder);
     }
 }
@@ -31,7 +31,7 @@ impl WgpuBuffer {
         &self.wgpu
     }
 
-    /// Returns the address of the same bytes for CUDA. It is valid while `self` lives.
+    /// Returns the address of the same bytes in CUDA's address space. It is valid while `self` lives.
     pub fn cuda(&self) -> cudarc::driver::sys::CUdeviceptr {
         self.shared.cuda()
     }
@@ -48,7 +48,7 @@ impl sealed::Sealed for WgpuBuffer {
     fn give_back(&self, _: &mut wgpu::CommandEncoder) {}
 }
 
-/// Describes the usual texture for [`Gpu::texture`](crate::Gpu::texture) and wgpu: a picture of one level.
+/// Returns the usual descriptor for [`Gpu::texture`](crate::Gpu::texture): a 2D texture of one level.
 pub fn picture(
     (width, height): (u32, u32),
     format: wgpu::TextureFormat,
@@ -73,7 +73,7 @@ pub struct WgpuTexture {
     pub(crate) image: Arc<SharedImage>,
 }
 
-/// wgpu's state for the layout of images that CUDA has (`GENERAL`).
+/// wgpu's texture state for the layout `GENERAL`, which an image has while CUDA owns it.
 pub(crate) const CUDA_HAS_IT: TextureUses = TextureUses::STORAGE_WRITE_ONLY;
 
 impl WgpuTexture {

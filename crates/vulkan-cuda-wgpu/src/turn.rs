@@ -1,4 +1,4 @@
-//! The two kinds of turn that wgpu has.
+//! The two kinds of turn that wgpu submits.
 
 use ash::vk::{CommandBuffer, SemaphoreSubmitInfo};
 use vulkan_cuda::{QueueUse, Result, VulkanTurn, WriteTurn};
@@ -15,7 +15,7 @@ impl<T: sealed::Turn> WgpuTurn for T {}
 pub(crate) mod sealed {
     use super::*;
 
-    /// The functions of both kinds, with the same safety rules.
+    /// The functions that both kinds of turn have, with the same safety rules.
     #[allow(clippy::missing_safety_doc)]
     pub trait Turn {
         type Slot: WgpuSlot;

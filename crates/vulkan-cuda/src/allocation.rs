@@ -1,7 +1,7 @@
 //! Several buffers in *one* allocation: exported once, imported once, and each mapped at its offset.
 //!
-//! Usually a buffer has its own allocation ([`crate::memory`]), which every driver exports. This is for many
-//! small buffers: drivers limit the allocations (`maxMemoryAllocationCount`), and the system limits open
+//! Usually a buffer has its own allocation ([`crate::memory`]), which every driver exports. This module is
+//! for many small buffers: drivers limit allocations (`maxMemoryAllocationCount`), and the system limits open
 //! descriptors. The allocation is not dedicated, so CUDA imports it without `CUDA_EXTERNAL_MEMORY_DEDICATED`.
 //!
 //! ```compile_fail
@@ -89,7 +89,7 @@ impl ExportedAllocation {
         let (mut ranges, size) = layout::pack(&needs)?;
         // Vulkan may require more bytes than the buffer has. CUDA maps only the buffer.
         ranges.iter_mut().zip(sizes).for_each(|(range, &size)| range.size = size);
-        // One memory holds all buffers, so its type must suit every one. Buffers with equal usage and flags
+        // One memory holds all buffers, so its type must suit all of them. Buffers with equal usage and flags
         // allow the same types ("Resource Memory Association").
         let memory_types = needs.iter().fold(u32::MAX, |types, need| types & need.memory_type_bits);
         let required = vk::MemoryRequirements::default().size(size).memory_type_bits(memory_types);
@@ -103,12 +103,12 @@ impl ExportedAllocation {
         Ok(made)
     }
 
-    /// Imports the allocation into CUDA and maps each buffer. Returns them in the order of the sizes. The
-    /// allocation is freed with the last of them. Fails if it is of another device than the pair's.
+    /// Imports the allocation into CUDA, maps each buffer, and returns the buffers in the order of the sizes.
+    /// Dropping the last one frees the allocation. Fails if it is not on the pair's device.
     pub fn share(self, pair: &Pair) -> Result<Vec<SharedBuffer>> {
         pair.vk().require_same(&self.memory.vk)?;
         let exported = Arc::new(self);
-        // Declared last, so after an error CUDA releases before Vulkan frees.
+        // Declared after `exported`, so after an error CUDA releases the memory before Vulkan frees it.
         let imported =
             ImportedMemory::new(pair.cuda(), exported.export()?, exported.size(), false).map(Arc::new)?;
         let share = |(buffer, range): (&Buffer, &Range)| {
@@ -124,7 +124,7 @@ impl ExportedAllocation {
         self.buffers.iter().map(|buffer| buffer.raw).collect()
     }
 
-    /// Returns each buffer's place in the allocation.
+    /// Returns the range of each buffer in the allocation.
     pub fn ranges(&self) -> &[Range] {
         &self.ranges
     }

@@ -1,12 +1,12 @@
-//! The other kind of semaphore: a binary one, for programs that cannot use timelines.
+//! Binary semaphores, for programs that cannot use timelines.
 //!
 //! A *binary semaphore* ([`SharedBinary`]) has no counter. Each signal has exactly one wait. A wait is
 //! submitted after its signal (`VUID-vkQueueSubmit2-semaphore-03873`). The next signal is submitted after
 //! that wait (`VUID-vkQueueSubmit2-semaphore-03868`). Calls that break a rule fail, and enqueue nothing.
 //!
-//! Nothing here can check the *order on the GPU*: the next signal must happen after the wait for the previous
-//! one. Two semaphores that answer each other give that order: CUDA signals one and Vulkan waits for it,
-//! Vulkan signals the other and CUDA waits for it.
+//! This module cannot check the *order on the GPU*: the next signal must happen after the wait for the
+//! previous one. Two semaphores in opposite directions ensure that order: CUDA signals one and Vulkan waits
+//! for it, then Vulkan signals the other and CUDA waits for it.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -18,7 +18,7 @@ use crate::pair::Pair;
 use crate::semaphore::{ExportedSemaphore, ImportedSemaphore};
 use crate::{Error, Result};
 
-/// One binary semaphore that both APIs use. Drop it after the GPU has passed all waits and signals.
+/// A binary semaphore that both APIs use. Drop it after the GPU has passed all waits and signals.
 ///
 /// # Examples
 /// CUDA signals, and a Vulkan submission waits:
@@ -60,7 +60,7 @@ impl SharedBinary {
     ///
     /// # Safety
     /// - The semaphore must live until the stream has passed the signal.
-    /// - On the GPU, it must come after the wait for the previous signal
+    /// - On the GPU, the signal must come after the wait for the previous signal
     ///   (`VUID-vkQueueSubmit2-semaphore-03868`).
     pub unsafe fn cuda_signal(&self, stream: &dyn Stream) -> Result<()> {
         // SAFETY: the caller's promise.
@@ -101,7 +101,7 @@ impl SharedBinary {
         Ok(self.exported.submit_info(0))
     }
 
-    /// Returns a wait before all commands of a submission. Otherwise like [`SharedBinary::vulkan_signal`].
+    /// Returns a wait, before all commands of a submission. Otherwise like [`SharedBinary::vulkan_signal`].
     ///
     /// # Errors
     /// Fails if there is no signal to wait for.
@@ -120,7 +120,7 @@ impl SharedBinary {
 enum BinaryState {
     #[default]
     Unsignalled,
-    /// The program has a signal, and nobody knows whether it was submitted.
+    /// The caller has taken a signal, and may or may not have submitted it.
     SignalToSubmit,
     Signalled,
     WaitToSubmit,

@@ -33,7 +33,7 @@ impl CudaAllocation {
         Self::in_chunks(cuda, &[size])
     }
 
-    /// Allocates several chunks, one after the other in CUDA's address space, each rounded up.
+    /// Allocates several chunks at consecutive addresses, each rounded up to CUDA's granularity.
     pub fn in_chunks(cuda: &Cuda, sizes: &[u64]) -> Result<Arc<Self>> {
         has_bytes(sizes)?;
         let props = exportable(cuda)?;
@@ -42,12 +42,12 @@ impl CudaAllocation {
         Self::map(cuda, chunks.collect::<Result<_>>()?, &props)
     }
 
-    /// Maps memory from another process, by a descriptor and a size in bytes for each chunk. You keep the
-    /// descriptors.
+    /// Maps memory from another process, given a descriptor and a size in bytes for each chunk. You still own
+    /// the descriptors.
     ///
     /// # Errors
     /// Fails if `chunks` is empty, if a descriptor stands for memory that is not CUDA's, is on another GPU,
-    /// or is compressed (which Vulkan would not know), or if a size is not exactly the chunk's.
+    /// or is compressed (Vulkan could not detect that), or if a size is not exactly the chunk's.
     pub fn import(cuda: &Cuda, chunks: &[(Fd, u64)]) -> Result<Arc<Self>> {
         let sizes: Vec<_> = chunks.iter().map(|&(_, size)| size).collect();
         has_bytes(&sizes)?;
@@ -72,7 +72,7 @@ impl CudaAllocation {
 
     fn map(cuda: &Cuda, chunks: Vec<Chunk>, props: &sys::CUmemAllocationProp) -> Result<Arc<Self>> {
         let reserved = Reserved::new(cuda, chunks.iter().map(|chunk| chunk.size).sum())?;
-        // From here on `Drop` undoes what was made, in the order of the fields.
+        // From here on `Drop` cleans up, in the order of the fields.
         let mut made = Self { mappings: Vec::new(), chunks, reserved };
         let mut pointer = made.pointer();
         for chunk in &made.chunks {
@@ -94,7 +94,7 @@ impl CudaAllocation {
         self.reserved.pointer
     }
 
-    /// Returns the number of bytes of all chunks. It may be more than requested.
+    /// Returns the total size of all chunks in bytes, which may be more than requested.
     pub fn size(&self) -> u64 {
         self.reserved.size
     }
@@ -138,7 +138,7 @@ fn has_bytes(sizes: &[u64]) -> Result<()> {
     }
 }
 
-/// Describes memory that can be exported as a descriptor. Fails if the device cannot do that.
+/// Returns the properties of memory that can be exported as a descriptor. Fails if the device has none.
 fn exportable(cuda: &Cuda) -> Result<sys::CUmemAllocationProp> {
     let (name, device) = (&cuda.info().name, cuda.device()?);
     for (what, attribute) in [
@@ -162,7 +162,7 @@ fn exportable(cuda: &Cuda) -> Result<sys::CUmemAllocationProp> {
             id: device,
         },
         win32HandleMetaData: std::ptr::null_mut(),
-        // Uncompressed, because Vulkan would not know about compression.
+        // Uncompressed, because Vulkan cannot detect compression.
         allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {
             compressionType: 0,
             gpuDirectRDMACapable: 0,
@@ -218,7 +218,7 @@ impl Drop for Reserved {
     }
 }
 
-/// CUDA's reference to some memory.
+/// CUDA's reference to the memory of one chunk.
 struct Chunk {
     handle: sys::CUmemGenericAllocationHandle,
     size: u64,
@@ -234,7 +234,7 @@ impl Chunk {
         Ok(Self { handle, size, cuda: cuda.clone() })
     }
 
-    /// Imports a descriptor from another process, whose memory should have `size` bytes.
+    /// Imports a descriptor from another process. Does not check `size`: see [`Chunk::with_size`].
     fn import(cuda: &Cuda, fd: &Fd, size: u64, like: &sys::CUmemAllocationProp) -> Result<Self> {
         let (mut handle, mut props) = (0, MaybeUninit::new(*like));
         cuda.bind()?;
@@ -274,8 +274,8 @@ impl Chunk {
     fn with_size(self, granularity: u64) -> Result<Self> {
         let (size, more) = (self.size, self.size.saturating_add(granularity));
         let room = Reserved::new(&self.cuda, more)?;
-        // Neither a lack of memory nor a fault says anything about the size. Any other error does: the manual
-        // names no code for a wrong size (an H200 with driver 580.159.04 reports 801).
+        // Running out of memory and a fault say nothing about the size. Any other error means that it is
+        // wrong: the manual names no code for that (an H200 with driver 580.159.04 reports 801).
         let other_reason = |error: &Error| error.is_out_of_memory() || self.cuda.has_faulted();
         match Mapping::new(room.pointer, &self, size) {
             Ok(_) => {}
@@ -304,7 +304,7 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// `pointer` lies in a reserved range with room for `size` bytes.
+    /// `pointer` must lie in a reserved range, with room for `size` bytes.
     fn new(pointer: sys::CUdeviceptr, chunk: &Chunk, size: u64) -> Result<Self> {
         // SAFETY: a live handle, whose size CUDA checks, and addresses that nothing is mapped to yet.
         let code = unsafe { api::cuMemMap(pointer, size as usize, 0, chunk.handle, 0) };

@@ -32,7 +32,7 @@ impl CudaBuffer {
     ///
     /// # Errors
     /// Fails if `range` is not in the allocation, spans several chunks, or is not aligned as Vulkan requires
-    /// (16 bytes on an H200), if the allocation is on another GPU, if the device was created without
+    /// (16 bytes on an H200), if the allocation is on another GPU, or if the device was created without
     /// `VK_KHR_external_memory_fd` or imports no buffers of this usage.
     pub fn new(
         pair: &Pair,
@@ -49,7 +49,7 @@ impl CudaBuffer {
     ///
     /// # Errors
     /// Also fails if the device or the queue family does not support sparse binding, or not for imported
-    /// memory, or if the range's part in a chunk is not whole sparse blocks, usually of 64 KiB.
+    /// memory, or if a chunk's part of the range is not a whole number of sparse blocks, usually of 64 KiB.
     ///
     /// # Safety
     /// - The device must have been created with `sparseBinding`. Vulkan cannot tell whether it was.
@@ -101,7 +101,7 @@ impl CudaBuffer {
     /// **A refused import may make later ones fail**: try it in a child process ([`crate::cuda_memory`]).
     ///
     /// # Errors
-    /// Fails as [`CudaBuffer::new`] does. For a refused descriptor the driver may report a lack of memory.
+    /// Fails as [`CudaBuffer::new`] does. For a refused descriptor, the driver may report a lack of memory.
     ///
     /// # Safety
     /// `fd` must stand for memory on this device's GPU, which CUDA exported (`cuMemExportToShareableHandle`),
@@ -124,7 +124,7 @@ impl CudaBuffer {
     /// Like [`CudaBuffer::from_descriptor`], for several chunks: a descriptor and a size in bytes for each.
     ///
     /// # Safety
-    /// Same as [`CudaBuffer::from_descriptor`] for each chunk. For several, also as for
+    /// Same as [`CudaBuffer::from_descriptor`] for each chunk. For several chunks, also the same as
     /// [`CudaBuffer::spanning`].
     pub unsafe fn from_descriptors(
         vk: &Vk,
@@ -167,8 +167,8 @@ impl CudaBuffer {
         self.buffer.size
     }
 
-    /// Creates the buffer for `range` of memory with these chunks, without memory, and finds its pieces. If
-    /// there is no queue to bind several pieces sparsely, there is one piece.
+    /// Creates the buffer for `range` without binding memory, and returns the pieces of the chunks that it
+    /// needs. Without a queue for sparse binding, there is exactly one piece.
     fn create(
         vk: &Vk,
         chunks: &[u64],
@@ -201,7 +201,7 @@ impl CudaBuffer {
                 "{range} of CUDA's memory do not begin at a multiple of {alignment}, as VkMemoryRequirements::alignment requires"
             )));
         }
-        // Includes the bytes that Vulkan requires beyond the buffer's own.
+        // The size includes the bytes that Vulkan requires beyond the buffer's own.
         let found = pieces(chunks, Range { size: buffer.required.size, ..range })?;
         match queue {
             Some(_) => sparse::check(&found, alignment)?,
@@ -217,7 +217,7 @@ impl CudaBuffer {
     }
 
     /// # Safety
-    /// `fd` stands for memory on this GPU that CUDA exported, of exactly `size` bytes.
+    /// `fd` must stand for memory on this GPU that CUDA exported, of exactly `size` bytes.
     unsafe fn import(&mut self, fd: Fd, size: u64) -> Result<()> {
         let Buffer { required, vk, .. } = &self.buffer;
         let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(self.buffer.memory_flags());
@@ -233,14 +233,14 @@ impl CudaBuffer {
         // SAFETY: a live device and a description that points to locals; the caller promises the rest.
         let raw = unsafe { vk.device().allocate_memory(&info, None) }.map_err(vk.failed(call))?;
         // "Importing memory from a file descriptor transfers ownership of the file descriptor from the
-        // application to the Vulkan implementation." After a failure the `?` above has closed it.
+        // application to the Vulkan implementation." After a failure, `?` drops `fd`, which closes it.
         fd.give_up();
         self.memories.push(Memory { raw, size, kind: ExportType::OpaqueFd, vk: vk.clone() });
         Ok(())
     }
 
     /// # Safety
-    /// The memory of each piece was imported. If there is a queue, same as [`sparse::bind`].
+    /// The memory of each piece must have been imported. If there is a queue, same as [`sparse::bind`].
     unsafe fn bind(self, pieces: &[Piece], queue: Option<(vk::Queue, u32)>) -> Result<Self> {
         let Some((queue, _)) = queue else {
             // SAFETY: aligned and inside the allocation, checked in `create`; bound once.
@@ -253,7 +253,7 @@ impl CudaBuffer {
             Ok(()) => Ok(self),
             Err(error) => {
                 if matches!(error, Error::Timeout(_)) {
-                    // The GPU may still bind.
+                    // The GPU may still be binding, so leak the buffer and its memory.
                     std::mem::forget(self);
                 }
                 Err(error)

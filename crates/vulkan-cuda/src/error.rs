@@ -90,7 +90,7 @@ pub enum Error {
     #[error("{0}")]
     NotEnabled(String),
 
-    /// The object is in use: a turn that the caller still holds has it.
+    /// The object is in use: the caller still holds a turn that needs it.
     #[error("{0}")]
     InUse(String),
 }
@@ -119,7 +119,7 @@ impl Error {
 /// Why a Vulkan device cannot share with CUDA. `Display` writes a clause about the Vulkan device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
-    /// No CUDA device has its UUID. On Windows: its LUID, if both APIs report one.
+    /// No CUDA device has its UUID, or on Windows its LUID, if both APIs report one.
     #[error("no CUDA device has its UUID")]
     NoTwin,
     /// It belongs to a device group of this many physical devices. CUDA cannot import a group's memory.
@@ -136,10 +136,10 @@ pub enum Mismatch {
     CudaTimeline,
 }
 
-/// The names of `ExportType::HERE`, which this module may not import.
+/// The names of `ExportType::HERE`, which this module must not import.
 const HANDLES: &str = if cfg!(windows) { "OPAQUE_WIN32 or OPAQUE_WIN32_KMT" } else { "OPAQUE_FD" };
 
-/// Returns a `VkResult` in words, followed by its name.
+/// Returns the description of a `VkResult`, followed by its name.
 pub fn vulkan_words(result: vk::Result) -> String {
     let (text, name) = (result.to_string(), format!("{result:?}"));
     // ash has no words for some codes.
@@ -176,8 +176,8 @@ pub fn cuda_advice(call: &str, code: u32) -> &'static str {
 
 static CLEANUP: OnceLock<fn(&Error)> = OnceLock::new();
 
-/// Sets the handler for errors that a `Drop` meets and cannot return. Without a handler they are written to
-/// standard error. Only the first call has an effect.
+/// Sets the handler for errors that occur in a `Drop`, which cannot return them. Without a handler they are
+/// written to standard error. Only the first call has an effect.
 pub fn on_cleanup_error(handler: fn(&Error)) {
     let _ = CLEANUP.set(handler);
 }

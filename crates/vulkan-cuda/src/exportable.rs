@@ -8,8 +8,8 @@ use crate::handle::ExportType;
 use crate::shape::Shape;
 
 /// Queries whether a device exports such images, with optimal tiling. Returns the handle type, the first of
-/// [`ExportType::HERE`] that the driver offers. The error is the driver's, or the limit that the shape
-/// exceeds, as text.
+/// [`ExportType::HERE`] that the driver offers. The error text names the driver's reason, or the limit that
+/// the shape exceeds.
 ///
 /// # Safety
 /// See the module.
@@ -48,7 +48,7 @@ pub(crate) unsafe fn image(
         holds(&limits, shape)?;
         Ok(handle)
     };
-    // The first that is offered, or the last refusal.
+    // The first handle type that the driver supports, or the last error.
     let answers = ExportType::HERE.iter().map(|&handle| ask(handle));
     answers.reduce(Result::or).unwrap_or_else(|| Err("this system has no handles".into()))
 }
@@ -71,7 +71,7 @@ fn holds(most: &vk::ImageFormatProperties, shape: &Shape) -> Result<(), String> 
     Ok(())
 }
 
-/// Returns what a device offers for buffers of this usage as `handle`. It may depend on the usage.
+/// Returns the external memory features of a device for buffers with this usage and handle type.
 ///
 /// # Safety
 /// See the module.

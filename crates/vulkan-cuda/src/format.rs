@@ -1,11 +1,11 @@
-//! Translates Vulkan formats to CUDA array formats, with one table.
+//! Translates Vulkan formats to CUDA array formats, using one table.
 //!
 //! The integer formats and 32-bit floats are from CUDA's Programming Guide ("Mapping Mipmapped Arrays onto
-//! Imported Memory Objects"). A *normalised* format is an array of the integers with the same bytes. Each
+//! Imported Memory Objects"). A *normalised* format becomes an array of integers with the same bytes. Each
 //! texture object returns either a float from 0 or -1 to 1, or the integer (`CU_TRSF_READ_AS_INTEGER`).
 //! (`CU_AD_FORMAT_UNORM_…` and `CU_AD_FORMAT_SNORM_…` need a driver of CUDA 11.5.)
 //!
-//! CUDA sees the bytes as they lie: a kernel's `x` is blue in a `B8G8R8A8` format. An *sRGB* format is
+//! CUDA does not reorder the channels: a kernel's `x` is blue in a `B8G8R8A8` format. An *sRGB* format is
 //! normalised, and its values stay encoded: a texture object returns and filters encoded values, and a kernel
 //! must write encoded ones. (`CU_TRSF_SRGB` should decode them, but was not tried.)
 //!
@@ -33,7 +33,7 @@ pub enum Numeric {
     Srgb,
 }
 
-/// One row of the table: a format in the terms of both APIs.
+/// One row of the table: a format as both APIs define it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayFormat {
     /// Vulkan's format.
@@ -42,9 +42,9 @@ pub struct ArrayFormat {
     pub numeric: Numeric,
     /// CUDA's format (`CUDA_ARRAY3D_DESCRIPTOR::Format`).
     pub array: Array,
-    /// Number of channels (`CUDA_ARRAY3D_DESCRIPTOR::NumChannels`): 1, 2 or 4. CUDA has no arrays of three.
+    /// The number of channels (`CUDA_ARRAY3D_DESCRIPTOR::NumChannels`): 1, 2 or 4. CUDA does not allow 3.
     pub channels: u32,
-    /// Number of bits in a channel.
+    /// The number of bits in a channel.
     pub bits: u32,
 }
 
@@ -74,7 +74,7 @@ impl ArrayFormat {
     }
 }
 
-/// Returns what to share instead of an image of `format`, if that is known.
+/// Returns what to share instead of an image of `format`, if there is an alternative.
 fn instead(format: vk::Format) -> Option<String> {
     let pixel = match format {
         vk::Format::D32_SFLOAT | vk::Format::D32_SFLOAT_S8_UINT => "4 bytes a pixel, a float",
@@ -107,7 +107,7 @@ use Array::{
 };
 use Numeric::{Sfloat, Sint, Snorm, Srgb, Uint, Unorm};
 
-/// All rows: 1, 2 or 4 channels of 8, 16 or 32 bits each, in the order of the format's name.
+/// All rows: 1, 2 or 4 channels of 8, 16 or 32 bits each, sorted by bits per channel, then by channels.
 pub const FORMATS: [ArrayFormat; 39] = [
     line(vk::Format::R8_UINT, Uint, U8, 1, 8),
     line(vk::Format::R8_SINT, Sint, S8, 1, 8),

@@ -1,4 +1,4 @@
-//! Tracks which frames CUDA has not read, and what each side waits for, for [`crate::ring_to_cuda`].
+//! Tracks which frames CUDA has not read, and which values each side waits for, in [`crate::ring_to_cuda`].
 
 use std::collections::VecDeque;
 
@@ -9,9 +9,9 @@ pub(crate) struct Frames {
     ring: Ring,
     /// For each frame that was submitted and not read: the value of Vulkan's timeline that CUDA waits for.
     unread: VecDeque<u64>,
-    /// Number of submitted frames, and so the next frame that Vulkan writes.
+    /// The number of submitted frames, which is also the number of the next frame that Vulkan writes.
     pub(crate) written: u64,
-    /// For each slot: the value of CUDA's timeline after which it is Vulkan's.
+    /// For each slot: the value of CUDA's timeline at which Vulkan may write the slot.
     free: Vec<u64>,
 }
 
@@ -24,13 +24,13 @@ impl Frames {
         self.unread.len()
     }
 
-    /// Returns the oldest frame that CUDA has not read.
+    /// Returns the number of the oldest frame that CUDA has not read.
     pub(crate) fn reading(&self) -> u64 {
         self.written - self.unread.len() as u64
     }
 
     /// Returns the value of CUDA's timeline that Vulkan must wait for before it writes the next `count`
-    /// frames. `None` if CUDA has not read one of their slots.
+    /// frames. Returns `None` if a frame that CUDA has not read is in one of their slots.
     pub(crate) fn wait_to_write(&self, count: usize) -> Option<u64> {
         if self.unread.len() + count > self.free.len() {
             return None;
@@ -38,20 +38,20 @@ impl Frames {
         (self.written..self.written + count as u64).map(|frame| self.free[self.ring.turn(frame).slot]).max()
     }
 
-    /// Notes that the next frame was submitted: Vulkan signals `value` after it.
+    /// Notes that the next frame was submitted, and that Vulkan signals `value` when it is written.
     pub(crate) fn submitted(&mut self, value: u64) {
         self.unread.push_back(value);
         self.written += 1;
     }
 
-    /// Makes one batch of the last `count` frames: CUDA waits once, for the last of them.
+    /// Joins the last `count` frames into a batch: CUDA waits once, for the last of them.
     pub(crate) fn join(&mut self, count: usize) {
         let last = self.unread.back().copied().unwrap_or_default();
         self.unread.iter_mut().rev().take(count).for_each(|value| *value = last);
     }
 
     /// Returns the value of Vulkan's timeline that CUDA must wait for before it reads the oldest frame, or 0
-    /// if its last wait, for `waited`, is enough. `None` if there is no frame.
+    /// if its last wait, for `waited`, already covers that. Returns `None` if there is no frame.
     pub(crate) fn wait_to_read(&self, waited: u64) -> Option<u64> {
         self.unread.front().map(|&value| if value > waited { value } else { 0 })
     }

@@ -1,5 +1,5 @@
-//! What a ring and its turns share, and keep alive: the slots, the two timelines, and the record of who has
-//! which slot. This module talks to the GPU; [`crate::ledger`] only counts.
+//! The state that a ring and its turns share and keep alive: the slots, the two timelines, and the ledger of
+//! the slots. This module calls the drivers; [`crate::ledger`] only does arithmetic.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -21,17 +21,18 @@ use crate::{Error, Result};
 /// How long the drop of a ring waits for the GPU by default.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often a wait for Vulkan checks whether CUDA has failed. The awaited signal itself ends it at once.
+/// The maximum length of one wait for either timeline. Between waits, the loop checks if CUDA has failed.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Dropped when the GPU has finished; leaked if it has not, because it may still use them.
+/// The shared state of a ring and its turns.
 pub(crate) struct RingCore<S, C: Stream> {
     pub(crate) ring: Ring,
+    /// Dropped when the GPU has finished. Otherwise leaked, because the GPU may still use these objects.
     pub(crate) owned: ManuallyDrop<Owned<S, C>>,
     ledger: Mutex<Ledger>,
     /// Whether Vulkan writes and CUDA reads.
     to_cuda: bool,
-    /// Whether CUDA may have the slots: images must be released to it first.
+    /// Whether CUDA may use the slots: images must be released to CUDA first.
     pub(crate) released: AtomicBool,
     /// How long the drop waits, in milliseconds.
     patience: AtomicU64,
@@ -39,9 +40,9 @@ pub(crate) struct RingCore<S, C: Stream> {
 
 pub(crate) struct Owned<S, C> {
     pub(crate) slots: Vec<S>,
-    /// CUDA signals it when it is done with a slot: `ready`, or `free` in a ring to CUDA.
+    /// The timeline that CUDA signals when it is done with a slot: `ready`, or `free` in a `RingToCuda`.
     pub(crate) cuda: SharedTimeline,
-    /// Vulkan signals it when it is done with a slot: `free`, or `ready` in a ring to CUDA.
+    /// The timeline that Vulkan signals when it is done with a slot: `free`, or `ready` in a `RingToCuda`.
     pub(crate) vulkan: SharedTimeline,
     pub(crate) stream: C,
     pub(crate) queue: QueueUse,
@@ -49,7 +50,7 @@ pub(crate) struct Owned<S, C> {
 }
 
 impl<S, C: Stream> RingCore<S, C> {
-    /// Checks the slots and the stream, and creates the timelines.
+    /// Checks the slots, the stream and the queue, and creates the timelines.
     pub(crate) fn of_ring(
         pair: &Pair,
         stream: C,
@@ -90,7 +91,6 @@ impl<S, C: Stream> RingCore<S, C> {
         })
     }
 
-    /// Returns the index of a frame's slot.
     pub(crate) fn index(&self, frame: u64) -> usize {
         self.ring.turn(frame).slot
     }
@@ -145,7 +145,7 @@ impl<S, C: Stream> RingCore<S, C> {
         Ok(())
     }
 
-    /// Makes CUDA's stream signal, and returns the value. If `guarded`, the signal overtakes nothing.
+    /// Enqueues the next signal on CUDA's stream, and returns its value. If `guarded`, it overtakes nothing.
     pub(crate) fn signal_cuda(&self, guarded: bool) -> Result<u64> {
         let (timeline, value) = (&self.owned.cuda, self.owned.cuda.promised() + 1);
         // SAFETY: `Drop` keeps the timeline until the stream has passed this. Only this stream signals it.
@@ -170,7 +170,7 @@ impl<S, C: Stream> RingCore<S, C> {
         answer
     }
 
-    /// Returns whether nobody uses the ring any more: the device is lost, and CUDA has faulted or is idle.
+    /// Returns whether neither side uses the ring any more: the device is lost, and CUDA faulted or is idle.
     fn is_dead(&self, error: &Error) -> bool {
         let lost = matches!(error, Error::Vulkan { result: vk::Result::ERROR_DEVICE_LOST, .. });
         // SAFETY: a live stream of this context.
@@ -179,18 +179,18 @@ impl<S, C: Stream> RingCore<S, C> {
         lost && (cuda.has_faulted() || cuda.bind().is_ok() && done())
     }
 
-    /// Signals from the CPU the values that CUDA has promised to signal.
+    /// Signals, from the CPU, all values that CUDA has promised to signal.
     ///
     /// # Safety
-    /// CUDA signals nothing more.
+    /// CUDA must not signal any more.
     pub(crate) unsafe fn abort(&self) -> Result<()> {
         self.ledger().aborted = true;
         // SAFETY: the caller's promise: CUDA no longer signals it, and nothing else does.
         unsafe { self.owned.cuda.signal_from_host(self.owned.cuda.promised()) }
     }
 
-    /// Waits until the GPU has done everything that it was given. After a fault of CUDA that is only Vulkan's
-    /// part. Fails if the GPU is not done in time, or if a driver cannot tell.
+    /// Waits until the GPU has finished the ring's work, or only Vulkan's part if CUDA has faulted. Fails
+    /// after `limit`, if a driver call fails, or if the ring was aborted without a fault.
     fn come_to_rest(&self, limit: Duration) -> Result<()> {
         let begin = Instant::now();
         let cuda = self.owned.pair.cuda();
@@ -200,10 +200,10 @@ impl<S, C: Stream> RingCore<S, C> {
         if !self.ledger().busy {
             return Ok(());
         }
-        // The error does not matter here, only whether CUDA still runs.
+        // Ignores the error, because only `has_faulted` matters here.
         let _ = self.check();
         if self.ledger().unfinished && !cuda.has_faulted() {
-            // Also waits for work that was enqueued after the last signal.
+            // An extra signal, to wait for work that was enqueued after the last one too.
             let signalled = self.signal_cuda(true);
             let _ = self.check();
             match signalled {
@@ -219,7 +219,7 @@ impl<S, C: Stream> RingCore<S, C> {
                     || self.owned.cuda.wait_from_host(self.owned.cuda.promised(), slice)?)
             {
                 let mut ledger = self.ledger();
-                // Another thread may have submitted a turn meanwhile.
+                // Another thread may have submitted a turn in the meantime.
                 ledger.busy = ledger.submitted != submitted;
                 return Ok(());
             }
@@ -264,23 +264,26 @@ impl<S, C: Stream> Drop for RingCore<S, C> {
     }
 }
 
-/// How far both sides of a ring are. `Display` says which side the other waits for: "Vulkan did not signal:
-/// CUDA's `ready` is at 3 of 3, Vulkan's `free` at 1 of 2".
+/// The progress of both sides of a ring. `Display` says which side the other is waiting for: "Vulkan did not
+/// signal: CUDA's `ready` is at 3 of 3, Vulkan's `free` at 1 of 2".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// CUDA's timeline: how many frames it has written, or read in a [`RingToCuda`](crate::RingToCuda).
+    /// The value of CUDA's timeline. Each frame that CUDA writes, or reads in a
+    /// [`RingToCuda`](crate::RingToCuda), uses one value. So do failed signals and the extra signal of a
+    /// wait.
     pub cuda: u64,
     /// The value that CUDA's stream was last asked to signal.
     pub promised: u64,
-    /// Vulkan's timeline: one more than its last frame read, or written in a `RingToCuda`.
+    /// The value of Vulkan's timeline: one more than the number of the last frame read. In a `RingToCuda`,
+    /// each submission that writes a frame uses one value, even if it fails.
     pub vulkan: u64,
-    /// The value of Vulkan's timeline that CUDA needs before it can go on.
+    /// The value that Vulkan's timeline must reach before CUDA can continue.
     pub awaited: u64,
     /// The value that Vulkan's last submission signals.
     pub submitted: u64,
-    /// The frames that were handed over, and neither submitted nor given up. Their slots are not CUDA's.
+    /// The frames handed to Vulkan, and neither submitted nor given up. CUDA cannot use the slots.
     pub held: Vec<u64>,
-    /// Whether it is a `RingToCuda`, where the two timelines swap names.
+    /// Whether it is a `RingToCuda`, where the names of the two timelines are swapped.
     pub(crate) to_cuda: bool,
 }
 

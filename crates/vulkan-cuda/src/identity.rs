@@ -7,7 +7,7 @@ use std::fmt;
 pub struct DeviceUuid(pub [u8; 16]);
 
 impl fmt::Display for DeviceUuid {
-    /// Writes it as `nvidia-smi` does, without the prefix `GPU-`.
+    /// Writes the UUID as `nvidia-smi` does, without the prefix `GPU-`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, byte) in self.0.iter().enumerate() {
             if matches!(index, 4 | 6 | 8 | 10) {
@@ -26,8 +26,8 @@ impl fmt::Debug for DeviceUuid {
 }
 
 impl DeviceUuid {
-    /// Reads a UUID as `Display` writes it. Dashes are optional, a prefix `GPU-` or `MIG-` is skipped, and
-    /// upper case is accepted. Returns `None` for anything else.
+    /// Parses a UUID in the format of `Display`. Dashes are optional, a prefix `GPU-` or `MIG-` is skipped,
+    /// and upper case is accepted. Returns `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.to_ascii_lowercase();
         let text = text.strip_prefix("gpu-").or(text.strip_prefix("mig-")).unwrap_or(&text);

@@ -1,14 +1,14 @@
-//! One image, two views of it: Vulkan allocates and exports, CUDA maps the mip chain as a mipmapped array.
+//! Images that both APIs use: Vulkan allocates and exports an image, and CUDA maps it as a mipmapped array.
 //!
 //! An image differs from a buffer:
 //!
 //! - Not every format, type and usage can be exported, so the driver is asked first.
 //! - Its tiling stays optimal: only the driver knows where each texel lies. CUDA's driver computes the same
-//!   places from the same format, extent, layers and levels. With others it would read wrong texels, so a
-//!   mapping is made from the exported image.
+//!   layout from the same format, extent, layers and levels. With other parameters it would read wrong
+//!   texels, so a mapping takes them from the exported image.
 //! - Kernels get no pointer. They write a level through a surface object and read it through a texture
 //!   object. [`Array`] copies a level to linear memory.
-//! - An image has a layout, which CUDA does not know: see [`crate::ownership`].
+//! - An image has a layout, which CUDA does not track: see [`crate::ownership`].
 //!
 //! # Examples
 //! ```no_run
@@ -68,17 +68,17 @@ use crate::shape::{Shape, ViewType};
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// Describes an [`ExportedImage`]. [`picture`] makes the usual one.
+/// Describes an [`ExportedImage`]. [`picture`] returns the usual one.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageRequest {
     /// The texels' format. It must be one of [`crate::format::FORMATS`].
     pub format: vk::Format,
     /// View type, extent, layers and levels.
     pub shape: Shape,
-    /// Vulkan's usages. CUDA is told about `COLOR_ATTACHMENT`.
+    /// Vulkan's usages. `COLOR_ATTACHMENT` is also passed on to CUDA.
     pub usage: vk::ImageUsageFlags,
-    /// Whether kernels write it, through surface objects (`CUDA_ARRAY3D_SURFACE_LDST`). Sampling and copies
-    /// do not need this.
+    /// Whether kernels write the image through surface objects (`CUDA_ARRAY3D_SURFACE_LDST`). Sampling and
+    /// copies do not need this.
     pub surface: bool,
 }
 
@@ -124,8 +124,8 @@ impl Drop for Image {
     }
 }
 
-/// The image usages that need neither a feature nor an extension, because Vulkan cannot tell which ones a
-/// device was created with. Without `TRANSIENT_ATTACHMENT` (0x40): such an image does not keep its contents.
+/// The allowed image usages: those that need neither a feature nor an extension, because Vulkan cannot tell
+/// which are enabled. `TRANSIENT_ATTACHMENT` (0x40) is excluded: such an image does not keep its contents.
 const USAGES: u32 = 0xff & !0x40;
 
 impl ExportedImage {
@@ -133,8 +133,9 @@ impl ExportedImage {
     /// [`first_release`](crate::ownership::first_release).
     ///
     /// # Errors
-    /// Fails if CUDA has no counterpart of the format, if the device does not export such an image (the error
-    /// has the driver's reason), if it was created without the extension, or if memory has run out.
+    /// Fails if CUDA has no counterpart of the format, if a usage is not allowed, if the device does not
+    /// export such an image (the error has the reason) or was made without the extension, or if memory runs
+    /// out.
     pub fn new(vk: &Vk, request: &ImageRequest) -> Result<Self> {
         let format = ArrayFormat::of(request.format)?;
         let shape = request.shape;
@@ -235,8 +236,8 @@ impl SharedImage {
         Self::import(pair, &Arc::new(ExportedImage::new(pair.vk(), request)?))
     }
 
-    /// Exports the image's memory, imports it into CUDA and maps all levels. Fails if the image is of another
-    /// device, or if CUDA's driver has no such array.
+    /// Exports the image's memory, imports it into CUDA and maps all levels. Fails if the image belongs to
+    /// another device, or if CUDA's driver does not support such an array.
     pub fn import(pair: &Pair, exported: &Arc<ExportedImage>) -> Result<Arc<Self>> {
         pair.vk().require_same(&exported.memory.vk)?;
         // ANCHOR: import
@@ -253,7 +254,7 @@ impl SharedImage {
         Ok(Arc::new(Self { mipmap, imported, exported: exported.clone() }))
     }
 
-    /// Returns a level of the mip chain, of which 0 is the largest. Fails if there is no such level.
+    /// Returns a level of the mip chain. Level 0 is the largest. Fails if there is no such level.
     pub fn level(self: &Arc<Self>, level: u32) -> Result<Array> {
         let levels = self.exported.shape().levels();
         if level >= levels {
@@ -265,13 +266,13 @@ impl SharedImage {
 
     /// Returns CUDA's mipmapped array, for texture objects (`cuTexObjectCreate`), valid while `self` lives.
     ///
-    /// To read one level, make the object of the whole array, and set both level clamps to that level. An
-    /// object of the level's array reads wrong texels from the second layer on (H200, driver 580).
+    /// To read one level, create the object from the whole array, and set both level clamps to that level. An
+    /// object created from one level's array reads wrong texels from the second layer on (H200, driver 580).
     pub fn cuda(&self) -> sys::CUmipmappedArray {
         self.mipmap
     }
 
-    /// Returns Vulkan's half.
+    /// Returns the Vulkan image.
     pub fn exported(&self) -> &ExportedImage {
         &self.exported
     }

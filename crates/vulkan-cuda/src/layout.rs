@@ -1,9 +1,9 @@
-//! Several buffers in one allocation: where each may lie. Pure arithmetic, so it can be tested without a GPU.
+//! The placement of several buffers in one allocation. Pure arithmetic, so it can be tested without a GPU.
 //!
 //! Vulkan's rule is `VkMemoryRequirements`: the offset is a multiple of `alignment`, and `size` bytes from
 //! there lie in the allocation ([Resource Memory Association]). CUDA's kernels load `float4` and `double2`
-//! from typed pointers, so the offset must also be a multiple of 16. And no two buffers may share a byte:
-//! CUDA may give overlapping mappings different addresses, and a write through one is then not always visible
+//! from typed pointers, so the offset must also be a multiple of 16. No two buffers may share a byte: CUDA
+//! may give overlapping mappings different addresses, and a write through one is then not always visible
 //! through the other (`cuExternalMemoryGetMappedBuffer`).
 //!
 //! [Resource Memory Association]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-association
@@ -14,8 +14,8 @@ use ash::vk::MemoryRequirements;
 
 use crate::{Error, Result};
 
-/// The smallest alignment that [`pack`] uses, in bytes: that of every address from `cuMemAlloc`. Kernels may
-/// have been tuned for it. It covers CUDA's vector loads.
+/// The smallest alignment that [`pack`] uses, in bytes: the alignment of addresses from `cuMemAlloc`, for
+/// which kernels may be tuned. It is enough for CUDA's vector loads.
 const PACKED_ALIGNMENT: u64 = 256;
 
 /// A range of bytes in an allocation.
@@ -41,7 +41,7 @@ impl fmt::Display for Range {
 }
 
 /// Places buffers one after the other. Each begins at the next multiple of its own alignment and of
-/// [`PACKED_ALIGNMENT`]. Returns their ranges and the size of the allocation. Fails if one needs no bytes.
+/// [`PACKED_ALIGNMENT`]. Returns their ranges and the size of the allocation. Fails if a buffer has size 0.
 pub(crate) fn pack(needs: &[MemoryRequirements]) -> Result<(Vec<Range>, u64)> {
     let too_large = || Error::Rule("the buffers together need more than 2^64 bytes".into());
     let mut end: u64 = 0;

@@ -1,9 +1,10 @@
-//! The plan of [`crate::ring`], for frames that may be given up: who has which slot, and which value of `free`
-//! CUDA waits for. For [`crate::shared_ring`].
+//! Tracks which side has which slot, and which value of `free` CUDA waits for. Frames may be given up. A
+//! `RingToCuda` also has a ledger, with `ready` and `free` swapped, and uses only `waits`, `submitted` and
+//! the flags.
 //!
-//! CUDA only ever waits for a value that an accepted submission signals. So a frame that was given up leaves
-//! nobody waiting, and the CPU never signals in place of Vulkan. The price: while a frame is *held* (neither
-//! submitted nor given up), CUDA cannot begin the next frame in its slot.
+//! CUDA only ever waits for a value that an accepted submission signals. So nothing waits for a frame that
+//! was given up, and the CPU never signals for Vulkan (only `RingToCuda::abort` does). The price: while a
+//! frame is *held* (neither submitted nor given up), CUDA cannot begin the next frame in its slot.
 
 use std::collections::VecDeque;
 
@@ -16,23 +17,24 @@ const REMEMBERED: usize = 64;
 pub(crate) struct Ledger {
     ring: Ring,
     slots: Vec<Use>,
-    /// The next frame that CUDA writes.
+    /// The number of the next frame that CUDA writes.
     pub(crate) frame: u64,
-    /// How many frames CUDA may be ahead of Vulkan, at most the number of slots.
+    /// The number of frames that CUDA may be ahead of Vulkan, at most the number of slots.
     ahead: usize,
-    /// The greatest value whose submission was tried. Smaller ones can no longer be signalled.
+    /// The greatest value of `free` whose submission was tried. Smaller values can no longer be signalled.
     tried: u64,
     /// The greatest value that an accepted submission signals.
     pub(crate) submitted: u64,
-    /// The stream's last waits: the value of `ready` promised before, and that of `free` waited for.
+    /// The stream's latest waits, oldest first: the value that CUDA had promised to signal before the wait,
+    /// and Vulkan's value that it waits for.
     waits: VecDeque<(u64, u64)>,
-    /// Either side may have unfinished work.
+    /// Whether either side may have unfinished work.
     pub(crate) busy: bool,
-    /// The stream may have work after its last signal.
+    /// Whether the stream may have work after its last signal.
     pub(crate) unfinished: bool,
-    /// The CPU has signalled for a stream that still runs: nobody can tell when it ends.
+    /// Whether the CPU has signalled in place of CUDA. Unless CUDA has faulted, its stream may still run.
     pub(crate) aborted: bool,
-    /// CUDA waits for nothing: [`crate::SharedRing::leave_out_free`].
+    /// Whether CUDA waits for nothing: see [`crate::SharedRing::leave_out_free`].
     pub(crate) leave_out_free: bool,
 }
 
@@ -40,7 +42,7 @@ pub(crate) struct Ledger {
 struct Use {
     /// The frame that was handed to Vulkan, and was neither submitted nor given up.
     held: Option<u64>,
-    /// The greatest value that a submission signals after it has read the slot. 0 if there was none.
+    /// The greatest value that a submission signals after it has read the slot, or 0 if there is none.
     read: u64,
 }
 
@@ -70,7 +72,7 @@ impl Ledger {
         self.ring.turn(frame).signal_free
     }
 
-    /// Sets how many frames CUDA may be ahead of Vulkan. A longer batch counts with its own length.
+    /// Sets how many frames CUDA may be ahead of Vulkan. A longer batch may be ahead by its own length.
     pub(crate) fn set_ahead(&mut self, frames: usize) {
         self.ahead = frames.clamp(1, self.slots.len());
     }
@@ -86,11 +88,11 @@ impl Ledger {
         if self.leave_out_free {
             return Some(0);
         }
-        // CUDA uses the ring no deeper than it may be ahead.
+        // Plans with only as many slots as CUDA may be ahead.
         let ring = Ring::new(self.ahead.max(count) as u32).unwrap_or(self.ring);
-        // One wait for the whole batch: the last frame's is the greatest.
+        // The last frame's value is the greatest, so one wait covers the whole batch.
         let planned = ring.turn(last).wait_free.unwrap_or(0);
-        // Nobody signals for a frame that was given up. An earlier value is enough then.
+        // A frame that was given up has no signal, but then an earlier value is enough.
         let signalled = self.slots.iter().map(|slot| slot.read).filter(|&value| value <= planned).max();
         Some(signalled.filter(|&value| value > self.waited()).unwrap_or(0))
     }
@@ -101,7 +103,7 @@ impl Ledger {
         (self.busy, self.unfinished) = (true, true);
     }
 
-    /// Notes that CUDA's stream waits for `value`, after it has promised to signal `ready`.
+    /// Notes that CUDA's stream waits for `value`, after CUDA has promised to signal `ready`.
     pub(crate) fn waits(&mut self, value: u64, ready: u64) {
         if self.waits.len() == REMEMBERED {
             self.waits.pop_front();
@@ -109,17 +111,17 @@ impl Ledger {
         self.waits.push_back((ready, value));
     }
 
-    /// Returns the value that the stream waited for last, 0 at first.
+    /// Returns the value of the stream's latest wait, or 0 if there was none.
     pub(crate) fn waited(&self) -> u64 {
         self.waits.back().map_or(0, |&(_, value)| value)
     }
 
-    /// Returns the value of `free` that CUDA needs for what it does once its own counter is `ready`.
+    /// Returns the value of `free` that CUDA waits for once its own counter has reached `ready`.
     pub(crate) fn awaited(&self, ready: u64) -> u64 {
         self.waits.iter().rev().find(|wait| wait.0 <= ready).map_or(0, |wait| wait.1)
     }
 
-    /// Notes that CUDA has enqueued the next frame's signal, so the frame goes to Vulkan. Returns its number.
+    /// Notes that CUDA has enqueued the signal that hands the next frame to Vulkan. Returns its number.
     pub(crate) fn hand_over(&mut self) -> u64 {
         let frame = self.frame;
         self.frame += 1;
@@ -128,8 +130,8 @@ impl Ledger {
         frame
     }
 
-    /// Notes that a frame is about to be submitted. Returns as an error the last frame that was, if this one
-    /// is not later: its value would be smaller than a pending one.
+    /// Notes that a frame is about to be submitted. Fails if this frame or a later one was tried before, as
+    /// its value must be greater than all earlier ones. The error is the last frame tried.
     pub(crate) fn try_submit(&mut self, frame: u64) -> Result<(), u64> {
         let end = self.end(frame);
         if end <= self.tried {

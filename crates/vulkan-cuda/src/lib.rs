@@ -2,20 +2,20 @@
 //!
 //! # The modules, in the order to read them
 //! A module imports only from those before it. **Most programs need only the last line.**
-//! - What the others use: `identity`, `error`, [`cuda`], [`handle`] (what travels between the two APIs, as
-//!   data), [`format`](mod@format), [`shape`], `exportable`, `vulkan_info`, `vulkan`
-//! - Which CUDA device *is* this Vulkan device? [`pair`](mod@pair): all sharing begins with a [`Pair`].
-//! - One memory, two addresses: `export`, [`memory`]
+//! - Basics for all other modules: `identity`, `error`, [`cuda`], [`handle`] (the handles that pass between
+//!   the two APIs), [`format`](mod@format), [`shape`], `exportable`, `vulkan_info`, `vulkan`
+//! - Finding the CUDA device of a Vulkan device: [`pair`](mod@pair). All sharing begins with a [`Pair`].
+//! - Memory that both APIs address: `export`, [`memory`]
 //! - Semaphores that both APIs use, on the GPU: `semaphore`, [`timeline`], and [`binary`] for programs without
 //!   timelines
-//! - Which slot, and which value to wait for and to signal, as pure arithmetic: [`ring`], `ledger`, `frames`
-//! - The barriers with which Vulkan takes a buffer from CUDA and gives it back: [`ownership`]
+//! - Arithmetic for a frame's slot, and the values to wait for and to signal: [`ring`], `ledger`, `frames`
+//! - The barriers that transfer a buffer from CUDA to Vulkan and back: [`ownership`]
 //! - Images: [`image`](mod@image). Several buffers in one allocation: [`layout`], [`allocation`]
 //! - Memory that CUDA allocated: `cuda_allocation`, `pieces`, `sparse`, `cuda_buffer`, [`cuda_memory`]
-//! - All of it, frame by frame: `slot`, `hand_over`, `submission`, `vulkan_turn`, `view`, [`shared_ring`], and
-//!   its reverse [`ring_to_cuda`]
+//! - The handover of whole frames: `slot`, `hand_over`, `submission`, `vulkan_turn`, `view`, [`shared_ring`],
+//!   and its reverse [`ring_to_cuda`]
 //!
-//! [`manual`] lists all that CUDA's manual describes.
+//! [`manual`] lists what CUDA's manual says about sharing, and where it is here.
 //!
 //! # Who keeps what alive
 //! [`Vk::from_raw`] adopts a device made with ash, wgpu or vulkano; [`Cuda::from_cudarc`] and
@@ -27,12 +27,12 @@
 //!
 //! Shared objects, rings and turns are `Send`, `Sync` and `'static`, so a renderer's drop callback may own
 //! one. One exception: if the `keep` of [`Vk::from_raw`] is the renderer's own device, the object keeps the
-//! device alive, and the callback never runs. Lend the buffer instead, and drop it after the renderer has
-//! released it, as `examples/wgpu` in the repository does. A [`CudaTurn`] borrows its ring. Handles and
-//! operands of [`handle`] are not `Send`, because they may hold a bare pointer to an NvSci object.
+//! device alive, and the callback never runs. Let the renderer borrow the buffer instead, and drop it after
+//! the renderer has released it, as `examples/wgpu` in the repository does. A [`CudaTurn`] borrows its ring.
+//! Handles and operands of [`handle`] are not `Send`, because they may hold a raw pointer to an NvSci object.
 //!
 //! # Errors
-//! [`enum@Error`] names the call, the device, the driver's answer and what to do. Sections on errors list
+//! [`enum@Error`] names the call, the device, the driver's answer and what to do. An `# Errors` section lists
 //! only what this crate itself refuses: any call may also fail with the driver's own error.
 
 #![deny(missing_docs)]

@@ -1,6 +1,6 @@
-//! One memory, two addresses: Vulkan allocates and exports, CUDA imports and maps.
+//! Memory that Vulkan allocates and exports, and CUDA imports and maps.
 //!
-//! Each side has rules that examples often leave out:
+//! Both sides have rules that examples often leave out:
 //!
 //! - The *buffer* is created with `VkExternalMemoryBufferCreateInfo`, and the *memory* with
 //!   `VkExportMemoryAllocateInfo`.
@@ -8,9 +8,9 @@
 //!   (`VkMemoryDedicatedAllocateInfo`, `CUDA_EXTERNAL_MEMORY_DEDICATED`), or they may see different bytes.
 //! - CUDA imports the *allocation*, so it needs `VkMemoryAllocateInfo::allocationSize`, which may be more
 //!   than the buffer's size. CUDA then maps only the buffer.
-//! - Teardown goes in reverse: CUDA's mapping, CUDA's import, Vulkan's buffer, Vulkan's memory.
+//! - Teardown is in reverse order: CUDA's mapping, CUDA's import, Vulkan's buffer, Vulkan's memory.
 //!
-//! Neither driver can check the sizes. [`SharedBuffer`] knows them, because it has both sides. If you have
+//! Neither driver can check the sizes. [`SharedBuffer`] has both sides, so its sizes are right. If you have
 //! only a handle, for example from another process, you must promise them ([`MappedMemory::import`]).
 
 use std::any::Any;
@@ -30,7 +30,7 @@ use crate::vulkan::Vk;
 /// is dropped, unless they were made with a KMT handle.
 ///
 /// # Examples
-/// Vulkan's half and CUDA's half one by one, as two processes need them:
+/// Creates Vulkan's half and CUDA's half separately, as two processes would:
 ///
 /// ```no_run
 /// # fn example(pair: vulkan_cuda::Pair) -> vulkan_cuda::Result<()> {
@@ -92,8 +92,8 @@ impl ExportedBuffer {
         memory_type(&self.buffer.vk, &self.buffer.required)
     }
 
-    /// Creates a handle to the memory, with `vkGetMemoryFdKHR` or `vkGetMemoryWin32HandleKHR`. You own it. It
-    /// keeps the memory alive by itself, unless it is a KMT handle.
+    /// Creates a handle to the memory, with `vkGetMemoryFdKHR` or `vkGetMemoryWin32HandleKHR`. You own the
+    /// handle, which keeps the memory alive by itself, unless it is a KMT handle.
     pub fn export(&self) -> Result<MemoryHandle> {
         self.memory.export()
     }
@@ -110,7 +110,7 @@ unsafe impl Send for ImportedMemory {}
 unsafe impl Sync for ImportedMemory {}
 
 impl ImportedMemory {
-    /// Imports an allocation of `size` bytes. `dedicated` tells whether it holds only one buffer or image.
+    /// Imports an allocation of `size` bytes. `dedicated` says whether it holds only one buffer or image.
     pub(crate) fn new(cuda: &Cuda, handle: MemoryHandle, size: u64, dedicated: bool) -> Result<Self> {
         handle.exists_here()?;
         // ANCHOR: import
@@ -120,8 +120,8 @@ impl ImportedMemory {
         // SAFETY: `desc` is filled as its type requires, and `handle`, to which it points, is alive.
         let code = unsafe { api::cuImportExternalMemory(&mut raw, &desc) };
         cuda.check("cuImportExternalMemory", code)?;
-        // CUDA now owns a file descriptor, so this gives it up. An NT handle is still ours, so this closes
-        // it. After a failure every handle is still ours, and dropping it closes it: see `handle`.
+        // A file descriptor now belongs to CUDA, so this gives it up. An NT handle is still ours, so this
+        // closes it. After a failure, every handle is still ours, and its drop closes it: see `handle`.
         handle.imported();
         // ANCHOR_END: import
         Ok(Self { raw, cuda: cuda.clone() })
@@ -135,7 +135,7 @@ impl Drop for ImportedMemory {
     }
 }
 
-/// Memory that Vulkan allocated, at an address in CUDA's address space. It owns the mapping and the import.
+/// Memory that Vulkan allocated, mapped into CUDA's address space. It owns the mapping and the import.
 pub struct MappedMemory {
     pointer: sys::CUdeviceptr,
     size: u64,
@@ -143,8 +143,8 @@ pub struct MappedMemory {
 }
 
 impl MappedMemory {
-    /// Imports a dedicated allocation of `allocation_size` bytes and maps its first `size` bytes. The handle
-    /// is closed, by CUDA or here: see [`crate::handle`].
+    /// Imports a dedicated allocation of `allocation_size` bytes and maps its first `size` bytes. Consumes
+    /// the handle, as [`crate::handle`] describes.
     ///
     /// # Safety
     /// - `handle` must stand for an allocation on `cuda`'s GPU.
@@ -161,7 +161,7 @@ impl MappedMemory {
     }
 
     /// # Safety
-    /// They must lie in the allocation, and be those of one Vulkan buffer.
+    /// The bytes must lie in the allocation, and belong to one Vulkan buffer.
     pub(crate) unsafe fn map(imported: Arc<ImportedMemory>, offset: u64, size: u64) -> Result<Self> {
         let cuda = &imported.cuda;
         cuda.bind()?;
@@ -194,8 +194,8 @@ impl Drop for MappedMemory {
     }
 }
 
-/// One buffer that both APIs address: kernels take the address, descriptor sets and copies Vulkan's buffer.
-/// It owns Vulkan's buffer and memory, and CUDA's import and mapping. See the [example](crate).
+/// A buffer that both APIs can address: kernels take the address, descriptor sets and copies take Vulkan's
+/// buffer. It owns Vulkan's buffer and memory, and CUDA's import and mapping. See the [example](crate).
 pub struct SharedBuffer {
     // Dropped first: CUDA releases before Vulkan frees.
     pub(crate) mapped: MappedMemory,
@@ -209,7 +209,7 @@ impl SharedBuffer {
     /// Allocates `size` bytes in Vulkan, in device memory, and imports them into CUDA. Fails as
     /// [`ExportedBuffer::new`] and [`MappedMemory::import`] do.
     ///
-    /// For several buffers in one allocation: [`ExportedAllocation`](crate::ExportedAllocation).
+    /// [`ExportedAllocation`](crate::ExportedAllocation) puts several buffers in one allocation.
     pub fn new(pair: &Pair, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
         let exported = ExportedBuffer::new(pair.vk(), size, usage)?;
         let (handle, allocation_size) = (exported.export()?, exported.allocation_size());
@@ -218,7 +218,7 @@ impl SharedBuffer {
         Ok(Self::of(mapped, exported.raw(), pair.vk(), Arc::new(exported)))
     }
 
-    /// `exported` owns Vulkan's buffer, which has exactly the mapped bytes.
+    /// `exported` must own Vulkan's buffer, which must have exactly the mapped bytes.
     pub(crate) fn of(
         mapped: MappedMemory,
         vulkan: vk::Buffer,

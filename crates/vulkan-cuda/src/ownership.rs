@@ -1,34 +1,34 @@
-//! The barriers with which Vulkan takes a buffer or an image from CUDA and gives it back.
+//! The barriers that transfer a buffer or an image from CUDA to Vulkan and back.
 //!
 //! A semaphore makes writes available and visible, but it does not transfer ownership. Memory that several
-//! APIs use has one owner at a time: the owner releases it, and the next one acquires it. Without both, the
-//! contents are undefined for the next one ([External Resource Sharing]). Vulkan's half is a [Queue Family
+//! APIs use has one owner at a time: the owner releases it, and the next owner acquires it. Without both, the
+//! contents are undefined for the next owner ([External Resource Sharing]). Vulkan's half is a [Queue Family
 //! Ownership Transfer] from and to `VK_QUEUE_FAMILY_EXTERNAL`. CUDA has no counterpart.
 //!
-//! The specification ignores the source stages of an acquire's barrier and the destination stages of a
-//! release's. So the submission must wait and signal at `ALL_COMMANDS`: no narrower stage orders them, unless
-//! the barriers set the flag of `VK_KHR_maintenance8`.
+//! By the specification, an acquire ignores its barrier's source stages, and a release its destination
+//! stages. So the submission must wait and signal at `ALL_COMMANDS`: no narrower stage orders the transfers,
+//! unless the barriers set the flag of `VK_KHR_maintenance8`.
 //!
 //! # Images
-//! An image also has a layout, which CUDA does not know. So there are three rules:
+//! An image also has a layout, which CUDA does not track. So there are three rules:
 //!
 //! - *Before CUDA's first write* the image gets a layout and is then released ([`first_release`]). A
 //!   transition from `UNDEFINED` in Vulkan's first acquire could discard what CUDA has just written.
 //! - *While CUDA has it* the image is in `GENERAL` ([`SHARED_LAYOUT`]), which allows every access.
-//! - *The transfer itself does not change the layout.* Both halves would need the change, and CUDA records
-//!   none. For another layout, add barriers after the acquire, and back before the release.
+//! - *The transfer itself does not change the layout.* Both halves would have to specify the change, and CUDA
+//!   records no barriers. To use another layout, change it after the acquire, and back before the release.
 //!
 //! [External Resource Sharing]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-external-sharing
 //! [Queue Family Ownership Transfer]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#synchronization-queue-transfers
 
 use ash::vk::{self, ImageMemoryBarrier2};
 
-/// What Vulkan does with the buffer or image while it owns it.
+/// How Vulkan uses a buffer or an image that it owns.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
-    /// The stage that uses it.
+    /// The stages that use the buffer or image.
     pub stage: vk::PipelineStageFlags2,
-    /// How the stage accesses the memory.
+    /// How these stages access the memory.
     pub access: vk::AccessFlags2,
 }
 
@@ -61,17 +61,17 @@ pub enum Owner {
 
 impl Owner {
     // ANCHOR: barriers
-    /// Returns the barrier before Vulkan's first use in a frame. `family` is that of the queue.
+    /// Returns the barrier before Vulkan's first use in a frame. `family` is the queue's family.
     pub fn acquire(self, buffer: vk::Buffer, family: u32, use_: Access) -> vk::BufferMemoryBarrier2<'static> {
         let barrier = whole(buffer).dst_stage_mask(use_.stage).dst_access_mask(use_.access);
         match self {
             // CUDA's signal has made its writes available. An acquire ignores its source stage and access:
-            // the semaphore's wait orders it, at `ALL_COMMANDS`.
+            // the semaphore's wait, at `ALL_COMMANDS`, orders the barrier.
             Self::External => barrier
                 .src_queue_family_index(vk::QUEUE_FAMILY_EXTERNAL)
                 .dst_queue_family_index(family)
                 .src_stage_mask(use_.stage),
-            // Comes after all earlier work of this queue with the buffer.
+            // Waits for all earlier work on this queue.
             Self::Queue => barrier
                 .src_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
                 .dst_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
@@ -84,7 +84,7 @@ impl Owner {
     pub fn release(self, buffer: vk::Buffer, family: u32, use_: Access) -> vk::BufferMemoryBarrier2<'static> {
         let barrier = whole(buffer).src_stage_mask(use_.stage).src_access_mask(use_.access);
         match self {
-            // The semaphore that the submission signals orders the next owner.
+            // The next owner waits for the semaphore that the submission signals.
             Self::External => {
                 barrier.src_queue_family_index(family).dst_queue_family_index(vk::QUEUE_FAMILY_EXTERNAL)
             }
@@ -110,7 +110,7 @@ impl Owner {
 /// The layout of an image while CUDA has it.
 pub const SHARED_LAYOUT: vk::ImageLayout = vk::ImageLayout::GENERAL;
 
-/// Returns all levels and layers of a colour image.
+/// Returns the range of all levels and layers of a colour image.
 pub fn whole_image() -> vk::ImageSubresourceRange {
     vk::ImageSubresourceRange::default()
         .aspect_mask(vk::ImageAspectFlags::COLOR)
@@ -139,7 +139,7 @@ pub fn first_release(image: vk::Image, family: u32) -> [ImageMemoryBarrier2<'sta
     // ANCHOR_END: first_release
 }
 
-/// Turns a buffer's barrier into one for an image, without a change of layout.
+/// Converts a buffer's barrier to one for an image, without a layout change.
 fn for_image(image: vk::Image, buffer: vk::BufferMemoryBarrier2<'static>) -> ImageMemoryBarrier2<'static> {
     ImageMemoryBarrier2::default()
         .image(image)

@@ -1,11 +1,11 @@
-//! Which CUDA device is this Vulkan device?
+//! Finds the CUDA device that is the same GPU as a Vulkan device.
 //!
-//! Index and name do not answer this: each API numbers the devices in its own way, and names repeat. The UUID
-//! is the same on both sides: `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid_v2`. On
-//! Windows, the LUID and the node mask decide if both sides have them (`deviceLUID`, `cuDeviceGetLuid`).
+//! Neither index nor name identifies a GPU: each API numbers devices in its own way, and names repeat. The
+//! UUID is the same on both sides: `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid_v2`. On
+//! Windows, the LUID and node mask decide if both sides report them (`deviceLUID`, `cuDeviceGetLuid`).
 //!
-//! Before you create a device, [`find_twin`] tells whether the two can share. Once both exist, [`Pair::new`]
-//! proves that they are one GPU. All sharing begins with the pair, so CUDA never gets another GPU's handles.
+//! Before you create a device, [`find_twin`] finds the CUDA device that it can share with. [`Pair::new`] then
+//! checks that both are one GPU. All sharing begins with the pair, so CUDA never gets another GPU's handles.
 //!
 //! # Examples
 //! Choose the first Vulkan device that CUDA can share with:
@@ -14,7 +14,7 @@
 //! use ash::vk;
 //! use vulkan_cuda::{Driver, Result, VkInfo, find_twin};
 //!
-//! /// Returns the Vulkan device and CUDA's ordinal of it.
+//! /// Returns the Vulkan device and its CUDA ordinal.
 //! fn choose(
 //!     instance: &ash::Instance,
 //!     devices: &[vk::PhysicalDevice],
@@ -94,18 +94,18 @@ impl Pair {
     ///
     /// # Errors
     /// Returns [`Error::Mismatch`] if they are different hardware, or if Vulkan's device is a device group. A
-    /// missing ability is an error only when used: without timelines, a device can still share buffers.
+    /// missing capability is an error only when needed: without timelines, a device can still share buffers.
     pub fn new(vk: Vk, cuda: Cuda) -> Result<Self> {
         one_gpu(vk.info(), cuda.info())?;
         Ok(Self { cuda, vk })
     }
 
-    /// Returns Vulkan's side.
+    /// Returns the Vulkan device.
     pub fn vk(&self) -> &Vk {
         &self.vk
     }
 
-    /// Returns CUDA's side.
+    /// Returns the CUDA context.
     pub fn cuda(&self) -> &Cuda {
         &self.cuda
     }

@@ -1,4 +1,4 @@
-//! Cuts a buffer's bytes into pieces, one for each chunk of an allocation. Pure arithmetic.
+//! Splits a buffer's bytes into pieces, one for each chunk of an allocation. Pure arithmetic.
 
 use crate::layout::Range;
 use crate::{Error, Result};
@@ -7,14 +7,14 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) chunk: usize,
-    /// Relative to the chunk.
+    /// The bytes in the chunk, relative to its beginning.
     pub(crate) range: Range,
     /// Offset in the buffer, in bytes.
     pub(crate) at: u64,
 }
 
-/// Cuts `range` of an allocation into pieces, one for each chunk that has some of its bytes. `chunks` are the
-/// sizes in bytes of consecutive chunks. Fails if `range` is empty, or ends after the last chunk.
+/// Splits `range` of an allocation into pieces, one for each chunk that has some of its bytes. `chunks` are
+/// the sizes in bytes of consecutive chunks. Fails if `range` is empty, or ends after the last chunk.
 pub(crate) fn pieces(chunks: &[u64], range: Range) -> Result<Vec<Piece>> {
     let all: u64 = chunks.iter().fold(0, |sum, &size| sum.saturating_add(size));
     let Some(end) = range.end().filter(|&end| end <= all && range.size > 0) else {

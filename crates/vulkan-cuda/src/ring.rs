@@ -1,15 +1,15 @@
-//! Which slot to use, which value to wait for, which value to signal. Pure arithmetic, on which
-//! [`SharedRing`](crate::SharedRing) and [`RingToCuda`](crate::RingToCuda) are built.
+//! Plans the slot and the values of each frame, by arithmetic. [`SharedRing`](crate::SharedRing) takes its
+//! slots and values of `free` from it, and [`RingToCuda`](crate::RingToCuda) takes its slots.
 //!
-//! With one slot the two sides take turns, and every frame pays for two switches of the GPU between CUDA and
+//! With one slot the two sides take turns, and every frame costs two switches of the GPU between CUDA and
 //! graphics, of about 160 µs each (H200, driver 580). With a ring of K slots CUDA may be up to K frames
 //! ahead. If the work is short, up to K frames then share two switches, but may be K frames old when drawn.
 //!
 //! If a frame's work is long (a draw of 1 ms or more on an H200), the ring alone does not help. Slots become
-//! free one at a time, each lets CUDA in for one frame, and the GPU again switches for every frame. A *batch*
-//! helps: CUDA waits once for B free slots and fills them without interruption, and Vulkan takes them one by
-//! one. On the GPU, CUDA is still at most K frames ahead. But the CPU enqueues the last frame of a batch B -
-//! 1 frames before its turn, so its input is older by that time.
+//! free one at a time, CUDA writes one frame whenever that happens, and the GPU again switches for every
+//! frame. A *batch* helps: CUDA waits once for B free slots and fills them without interruption, and Vulkan
+//! takes them one by one. On the GPU, CUDA is still at most K frames ahead. But the CPU enqueues the last
+//! frame of a batch B-1 frames early, so that frame's input is older by as much.
 
 use std::num::NonZeroU32;
 
@@ -43,18 +43,18 @@ pub struct Ring {
 pub struct Turn {
     /// The index of the slot that CUDA writes and Vulkan reads.
     pub slot: usize,
-    /// CUDA waits until Vulkan's timeline `free` has this value. `None` if nobody has used the slot before.
+    /// CUDA waits until Vulkan's timeline `free` reaches this value. `None` if no frame used the slot before.
     pub wait_free: Option<u64>,
     /// CUDA then sets its timeline `ready` to this value.
     pub signal_ready: u64,
-    /// Vulkan waits until `ready` has this value, which CUDA signals in the same frame.
+    /// Vulkan waits until `ready` has reached this value, which CUDA signals in the same frame.
     pub wait_ready: u64,
     /// Vulkan then sets `free` to this value.
     pub signal_free: u64,
 }
 
 impl Ring {
-    /// One slot: the two sides take turns.
+    /// A ring of one slot: the two sides take turns.
     pub const ONE: Self = Self { depth: NonZeroU32::MIN };
 
     /// Returns a ring of `depth` slots, or `None` if `depth` is not in 1..=[`MAX_DEPTH`].
@@ -70,11 +70,11 @@ impl Ring {
 
     /// Returns the plan for a frame. Frame n signals n + 1 on both timelines, because a timeline starts at 0
     /// and must grow. Its slot was last used by frame n - K, whose end Vulkan marks with `free` = n - K + 1.
-    /// The last frame of 2^64 has no value of its own: a [`SharedTimeline`](crate::SharedTimeline) refuses
-    /// the repeated one.
+    /// Frame 2^64-1 has no value of its own: a [`SharedTimeline`](crate::SharedTimeline) refuses the repeated
+    /// value.
     ///
-    /// To fill a *batch* of up to K frames without interruption, CUDA waits once, before the first: for the
-    /// value of the last frame's plan. It is the greatest, so it covers all slots.
+    /// To fill a *batch* of up to K frames without interruption, CUDA waits once, before the first frame, for
+    /// the value in the last frame's plan. That value is the greatest, so it covers all slots.
     // ANCHOR: turn
     pub fn turn(self, frame: u64) -> Turn {
         let (depth, value) = (u64::from(self.depth.get()), frame.saturating_add(1));
@@ -90,7 +90,7 @@ impl Ring {
 }
 
 impl Default for Ring {
-    /// Three slots: one being written, one being read, one in between.
+    /// Returns a ring of three slots: one being written, one being read, one in between.
     fn default() -> Self {
         Self { depth: NonZeroU32::MIN.saturating_add(2) }
     }

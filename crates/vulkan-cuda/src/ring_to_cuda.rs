@@ -1,5 +1,5 @@
-//! Slots that go from Vulkan to CUDA and back, frame by frame: Vulkan draws or computes, CUDA reads. The
-//! other direction is [`crate::shared_ring`], whose page says more about threads and your own memory.
+//! Slots that go from Vulkan to CUDA and back, frame by frame: Vulkan draws or computes, CUDA reads. See
+//! [`crate::shared_ring`] for the other direction, and for more about threads and your own memory.
 //!
 //! # Examples
 //! One frame. The slots may be buffers or images, colour attachments and storage images included.
@@ -19,7 +19,7 @@
 //! unsafe { write.record(commands, |slot| draw(slot)) };
 //! // … end the recording …
 //! // SAFETY: `submit` makes one submission with both semaphores, and an error means that there was none.
-//! // (The other direction's page has such a function.)
+//! // (The page of `shared_ring` has such a function.)
 //! unsafe { write.submit(submit) }?;
 //!
 //! while let Some(read) = ring.next_read()? { // CUDA's stream waits, on the GPU
@@ -35,7 +35,7 @@
 //! # }
 //! ```
 //!
-//! A slot that is an image: CUDA copies it to linear memory, where kernels and other libraries find it.
+//! A slot that is an image: CUDA copies it to linear memory, where kernels and other libraries can read it.
 //!
 //! ```no_run
 //! # use vulkan_cuda::cuda::Array;
@@ -71,11 +71,11 @@
 //! ```
 //!
 //! # When something goes wrong
-//! You may drop a turn at any time. After the drop of a [`WriteTurn`], the frame never began. After the drop
-//! of a [`ReadTurn`], the frame counts as read, and the slot goes back once everything enqueued on the stream
-//! so far is done, as after [`ReadTurn::finish`]. So Vulkan never waits for a value that CUDA was not yet
+//! You may drop a turn at any time. If you drop a [`WriteTurn`], its frame never began. If you drop a
+//! [`ReadTurn`], its frame is treated as read, and the slot goes back once everything enqueued on the stream
+//! so far is done, as after [`ReadTurn::finish`]. So Vulkan never waits for a value that CUDA has not been
 //! asked to signal. If CUDA faults, Vulkan would wait forever: call [`RingToCuda::check`] while the CPU waits
-//! for Vulkan. A turn borrows the ring, so wait for your own fences before you begin one.
+//! for Vulkan. A turn borrows the ring, so `check` is then unavailable: wait for your fences before that.
 //!
 //! The ring does not own your command buffers and other objects. Wait for your fence or queue before you
 //! destroy them. If that wait times out after an error, leak the device with
@@ -101,15 +101,15 @@ use crate::{Error, Result};
 /// A ring of slots that Vulkan writes and one CUDA stream reads, in the same order. It owns the slots and the
 /// two timelines, and keeps the stream and the pair alive.
 ///
-/// The drop waits for the GPU, for at most the time of [`RingToCuda::set_patience`], and leaks the ring if
-/// that is not enough. Frames that CUDA has not read are given up.
+/// Dropping the ring waits for the GPU, for at most the time of [`RingToCuda::set_patience`], and leaks the
+/// ring if that is not enough. Frames that CUDA has not read are given up.
 pub struct RingToCuda<S: Slot, C: Stream = Arc<CudaStream>> {
     frames: Frames,
     core: RingCore<S, C>,
 }
 
 impl<S: Slot, C: Stream> RingToCuda<S, C> {
-    /// Makes a ring that hands over `slots` from Vulkan to `stream`. Vulkan owns all slots at first: do not
+    /// Creates a ring that hands over `slots` from Vulkan to `stream`. Vulkan owns all slots at first: do not
     /// [release](crate::ownership::first_release) new images to CUDA. [`WriteTurn::record`] gives them a
     /// layout.
     ///
@@ -125,20 +125,20 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
         &self.core.owned.slots
     }
 
-    /// Begins the next frame, or returns `None` if CUDA has not read its slot: call
-    /// [`RingToCuda::next_read`].
+    /// Begins the next frame, or returns `None` if CUDA has not read the previous frame in its slot: call
+    /// [`RingToCuda::next_read`] first.
     pub fn write(&mut self) -> Option<WriteTurn<'_, S, C>> {
         self.frames.wait_to_write(1).map(|wait| WriteTurn { wait, ring: self })
     }
 
-    /// Writes `count` frames without interruption: Vulkan waits once, until CUDA has read the slots of all,
-    /// and CUDA then waits once, for the last. Calls `write` for each frame, which must submit it.
+    /// Writes `count` frames without interruption: Vulkan waits once, until CUDA has read all their slots,
+    /// and CUDA then waits once, for the last. Calls `write` for each frame, and `write` must submit it.
     ///
     /// Returns `false`, and writes nothing, if CUDA has not read one of the slots.
     ///
     /// # Errors
     /// Fails if `count` is 0 or greater than the number of slots, or if `write` returns without a submission.
-    /// If `write` fails, the frames that were submitted stay, and must be read; the others never began.
+    /// If `write` fails, the frames that were already submitted must still be read; the rest never began.
     pub fn write_batch<E: From<Error>>(
         &mut self,
         count: usize,
@@ -157,8 +157,8 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
         Ok(true)
     }
 
-    /// Begins to read the oldest frame that CUDA has not read: its stream waits, on the GPU, until Vulkan has
-    /// written it (`cuWaitExternalSemaphoresAsync`). Returns `None` if there is none.
+    /// Begins to read the oldest frame that CUDA has not read: the stream waits, on the GPU, until Vulkan has
+    /// written it (`cuWaitExternalSemaphoresAsync`). Returns `None` if there is no such frame.
     ///
     /// # Errors
     /// Fails if CUDA does, or if the stream is being captured. The next call tries the frame again.
@@ -182,17 +182,17 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
         Ok(())
     }
 
-    /// Returns CUDA's error if it has failed: see [`SharedRing::check`](crate::SharedRing::check).
+    /// Returns CUDA's error if CUDA has failed: see [`SharedRing::check`](crate::SharedRing::check).
     pub fn check(&self) -> Result<()> {
         self.core.check()
     }
 
-    /// Returns how far both sides are.
+    /// Returns the progress of both sides.
     pub fn progress(&self) -> Result<Progress> {
         self.core.progress()
     }
 
-    /// Blocks the CPU until Vulkan has written all submitted frames, and CUDA has read all that it began.
+    /// Blocks the CPU until Vulkan has written all submitted frames, and CUDA has finished all that it began.
     ///
     /// # Errors
     /// Fails as [`RingToCuda::check`] does, and after `limit`, with [`RingToCuda::progress`] in the text.
@@ -200,13 +200,13 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
         self.core.wait_idle(limit)
     }
 
-    /// Sets how long the drop waits for the GPU: 5 seconds by default. If the GPU is not done by then, the
-    /// ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error) gets the reason.
+    /// Sets how long dropping the ring waits for the GPU: 5 seconds by default. If the GPU is not done by
+    /// then, the ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error) gets the reason.
     pub fn set_patience(&mut self, limit: Duration) {
         self.core.set_patience(limit);
     }
 
-    /// Waits for the GPU, at most `limit`, and returns the slots, for example for a ring of another size.
+    /// Waits for the GPU, for at most `limit`, and returns the slots, for example for a ring of another size.
     /// Frames that CUDA has not read are given up. A new ring gives images their layout again, and discards
     /// their contents.
     ///
@@ -217,8 +217,8 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
         Ok(std::mem::take(&mut self.core.owned.slots))
     }
 
-    /// Ends the waits of both sides: the CPU signals what they no longer signal, for example because the
-    /// device is lost or a kernel does not end. What is read may be incomplete. Dropping the ring leaks it.
+    /// Ends the waits of both sides: the CPU signals in their place, for example because the device is lost
+    /// or a kernel does not end. Frames that are then read may be incomplete. Dropping the ring leaks it.
     ///
     /// # Safety
     /// Neither the stream nor the queue may reach its signals any more.
@@ -240,7 +240,7 @@ pub struct WriteTurn<'a, S: Slot, C: Stream = Arc<CudaStream>> {
 }
 
 impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
-    /// Returns the frame's number. Each ring counts from 0, without gaps.
+    /// Returns the frame's number. Frames are numbered from 0, without gaps.
     pub fn frame(&self) -> u64 {
         self.ring.frames.written
     }
@@ -260,13 +260,13 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
         self.ring.core.owned.queue
     }
 
-    /// Records the barrier with which Vulkan takes the slot, what `write` records, and the barrier with which
-    /// Vulkan gives the slot to CUDA ([`crate::ownership`]). It needs no `synchronization2`. An image is in
-    /// [`SHARED_LAYOUT`](crate::ownership::SHARED_LAYOUT) when `write` begins, and must be when it ends.
+    /// Records the barrier that acquires the slot for Vulkan, what `write` records, and the barrier that
+    /// releases the slot to CUDA ([`crate::ownership`]). Does not need `synchronization2`. An image is in
+    /// [`SHARED_LAYOUT`](crate::ownership::SHARED_LAYOUT) when `write` begins, and must be when it returns.
     ///
     /// # Safety
     /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's
-    ///   [`QueueUse`], which must be right for that queue. `write` may begin a render pass, and must end it.
+    ///   [`QueueUse`], which must describe that queue. `write` may begin a render pass, and must end it.
     /// - Submit the commands in [`WriteTurn::submit`] only, once.
     pub unsafe fn record<R>(&self, commands: vk::CommandBuffer, write: impl FnOnce(&S) -> R) -> R {
         // SAFETY: the caller's promise.
@@ -282,7 +282,7 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
     /// # Safety
     /// Same as [`WriteTurn::record`]; the release must follow, in the same submission.
     pub unsafe fn record_acquire(&self, commands: vk::CommandBuffer) {
-        // The first frames have slots that were never given to CUDA.
+        // The slots of the first frames were never released to CUDA.
         let first = self.frame() < self.ring.core.ring.depth() as u64;
         let transfer = if first { Transfer::FirstUse } else { Transfer::Acquire };
         // SAFETY: the caller's promise.
@@ -298,8 +298,8 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
         unsafe { self.ring.core.record(self.slot(), commands, Transfer::Release) };
     }
 
-    /// Calls `submit` to submit the work that writes the slot, with the submission's wait and signal. The
-    /// older `vkQueueSubmit` takes their semaphores and values, with a wait at `ALL_COMMANDS`.
+    /// Calls `submit` with a wait and a signal, to submit the work that writes the slot with both. For the
+    /// older `vkQueueSubmit`, use their semaphores and values, and wait at `ALL_COMMANDS`.
     ///
     /// If it fails, the frame never began. See also [`submit`](crate::shared_ring::submit()) for several
     /// turns.
@@ -333,7 +333,7 @@ impl<S: Slot, C: Stream> QueueTurn for WriteTurn<'_, S, C> {
     }
 }
 
-/// A frame that CUDA reads. [`ReadTurn::finish`] gives the slot back to Vulkan, and so does the drop.
+/// A frame that CUDA reads. [`ReadTurn::finish`] and dropping the turn both give the slot back to Vulkan.
 #[must_use = "the slot goes back when this is dropped"]
 pub struct ReadTurn<'a, S: Slot, C: Stream = Arc<CudaStream>> {
     ring: &'a mut RingToCuda<S, C>,
@@ -363,8 +363,8 @@ impl<S: Slot, C: Stream> ReadTurn<'_, S, C> {
     /// Returns the slot's elements, for cudarc's launches and copies.
     ///
     /// # Errors
-    /// Fails if the slot is an image (copy it with [`Array::copy_to`](crate::cuda::Array::copy_to)), does not
-    /// hold a whole number of `T`, or if the stream is being captured.
+    /// Fails if the slot is an image (copy it with [`Array::copy_to`](crate::cuda::Array::copy_to)), has no
+    /// CUDA address, is misaligned for `T` or not a whole number of `T`, or if the stream is being captured.
     pub fn view<T: AnyBitPattern>(&self) -> Result<SlotView<'_, T, C>> {
         SlotView::new(&self.ring.core, self.slot())
     }
@@ -386,7 +386,7 @@ impl<S: Slot, C: Stream> ReadTurn<'_, S, C> {
 
     fn end(self, guarded: bool) -> Result<()> {
         let ended = self.ring.end_read(guarded);
-        // The drop would end it again.
+        // Dropping the turn would end the read again.
         std::mem::forget(self);
         ended
     }

@@ -16,8 +16,8 @@ use crate::{Error, Result};
 
 /// A Vulkan semaphore for another process or a third API, which may import it as [`ImportedSemaphore`].
 ///
-/// Nothing here can check what the other side does with it. A timeline's values may go down, or never come:
-/// check [`ExportedSemaphore::value`] before you submit a wait.
+/// This crate cannot check what the other side does with it. A timeline's counter may decrease, or never
+/// reach a value: check [`ExportedSemaphore::value`] before you submit a wait.
 ///
 /// # Examples
 /// ```no_run
@@ -74,23 +74,23 @@ impl ExportedSemaphore {
         Ok(Self { raw, kind, handle_type, vk: vk.clone() })
     }
 
-    /// Creates a handle, which you own. It keeps the semaphore's payload alive, except a KMT handle.
+    /// Creates a handle, which you own. Unless it is a KMT handle, it keeps the semaphore's payload alive.
     pub fn export(&self) -> Result<SemaphoreHandle> {
         export_semaphore(&self.vk, self.raw, self.handle_type, self.kind)
     }
 
     /// Returns a wait before, or a signal after, all commands of a Vulkan submission. A binary semaphore
-    /// ignores the value. Nothing checks that a timeline's values rise.
+    /// ignores the value. Nothing checks that a timeline's values increase.
     pub fn submit_info(&self, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
         // No narrower stage orders the ownership transfers (`crate::ownership`).
         let all = vk::PipelineStageFlags2::ALL_COMMANDS;
         vk::SemaphoreSubmitInfo::default().semaphore(self.raw).value(value).stage_mask(all)
     }
 
-    /// Returns a timeline's counter, without a wait.
+    /// Returns a timeline's counter, without waiting.
     ///
     /// # Errors
-    /// Fails if it is a binary semaphore, or if the device is lost.
+    /// Fails if the semaphore is binary, or if the device is lost.
     pub fn value(&self) -> Result<u64> {
         if self.kind != vk::SemaphoreType::TIMELINE {
             return Err(Error::Rule("a binary semaphore has no counter".into()));
@@ -108,7 +108,7 @@ impl ExportedSemaphore {
     /// - Every signal that is pending or comes later must have a greater value
     ///   (`VUID-VkSemaphoreSignalInfo-value-03258`, `-03259`).
     pub unsafe fn signal_from_host(&self, value: u64) -> Result<()> {
-        // Two threads may come here with the same value, which must be signalled once.
+        // Two threads may call this with the same value, which must be signalled only once.
         static ALONE: Mutex<()> = Mutex::new(());
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         if self.value()? >= value {
@@ -162,11 +162,11 @@ impl Drop for ExportedSemaphore {
 /// # A signal may overtake a memset
 /// `cuSignalExternalSemaphoresAsync` promises to wait for all earlier work of its stream. But while another
 /// stream of the context executes many small memsets, it does not wait for a small memset of its own stream,
-/// and Vulkan reads old bytes. Nothing else was seen overtaken: no kernel, copy, larger memset or *wait*.
+/// and Vulkan reads old bytes. No kernel, copy, larger memset or *wait* was seen to be overtaken.
 ///
 /// So [`signal`](ImportedSemaphore::signal) enqueues a guard first.
-/// [`signal_after_kernels`](ImportedSemaphore::signal_after_kernels) has none, and is for what only kernels
-/// wrote. The same holds for [`CudaTurn::finish`](crate::CudaTurn::finish) and `finish_after_kernels`.
+/// [`signal_after_kernels`](ImportedSemaphore::signal_after_kernels) has none: it is for data from kernels
+/// only. The same holds for [`CudaTurn::finish`](crate::CudaTurn::finish) and `finish_after_kernels`.
 /// `docs/reports/signal-overtakes-memset` in the repository has the figures and a program.
 pub struct ImportedSemaphore {
     pub(crate) raw: sys::CUexternalSemaphore,
@@ -181,7 +181,7 @@ unsafe impl Send for ImportedSemaphore {}
 unsafe impl Sync for ImportedSemaphore {}
 
 impl ImportedSemaphore {
-    /// Imports a handle (`cuImportExternalSemaphore`). [`crate::handle`] says who closes it.
+    /// Imports a handle (`cuImportExternalSemaphore`). [`crate::handle`] says which side closes it.
     ///
     /// # Errors
     /// Fails if this system has no handles of that kind. CUDA's driver fails with 304 (`OPERATING_SYSTEM`)
@@ -196,13 +196,13 @@ impl ImportedSemaphore {
         // SAFETY: `desc` is filled as its type requires, and `handle`, to which it points, is alive.
         let code = unsafe { api::cuImportExternalSemaphore(&mut raw, &desc) };
         cuda.check("cuImportExternalSemaphore", code)?;
-        // CUDA now owns a file descriptor, so this gives it up. An NT handle is still ours, so this closes
-        // it. After a failure every handle is still ours, and dropping it closes it.
+        // A file descriptor now belongs to CUDA, so this gives it up. An NT handle is still ours, so this
+        // closes it. After a failure, every handle is still ours, and its drop closes it.
         handle.imported();
         Ok(Self { raw, name, takes, cuda: cuda.clone() })
     }
 
-    /// Fails if the semaphore takes another operand: the driver would read another field.
+    /// Fails if the semaphore takes another kind of operand, because the driver would read the wrong field.
     fn require(&self, operand: Operand, verb: &str) -> Result<()> {
         let (Self { name, takes, .. }, given) = (self, operand.words());
         match *takes == given {
@@ -211,7 +211,7 @@ impl ImportedSemaphore {
         }
     }
 
-    /// Checks that `stream` may signal, and makes the context current.
+    /// Checks that `stream` may signal the semaphore, and makes the context current.
     pub(crate) fn can_signal(&self, stream: &dyn Stream) -> Result<()> {
         self.cuda.require_uncaptured(stream, "cuSignalExternalSemaphoresAsync")
     }
@@ -248,8 +248,8 @@ impl ImportedSemaphore {
         unsafe { self.enqueue_signal(stream, operand, true) }
     }
 
-    /// Like [`ImportedSemaphore::signal`], without the [guard](#a-signal-may-overtake-a-memset): for what
-    /// only kernels wrote. If it overtakes something, the other side reads old data; nothing worse happens.
+    /// Like [`ImportedSemaphore::signal`], without the [guard](#a-signal-may-overtake-a-memset): for data
+    /// from kernels only. If the signal overtakes work, the other side reads old data, nothing worse.
     ///
     /// # Safety
     /// Same as [`ImportedSemaphore::signal`].
@@ -261,8 +261,8 @@ impl ImportedSemaphore {
     }
 
     /// # Safety
-    /// Same as [`ImportedSemaphore::signal`]. Also, [`ImportedSemaphore::can_signal`] has just succeeded for
-    /// the stream, and the semaphore takes the operand.
+    /// Same as [`ImportedSemaphore::signal`]. Also, [`ImportedSemaphore::can_signal`] must have just
+    /// succeeded for the stream, and the semaphore must take this kind of operand.
     pub(crate) unsafe fn enqueue_signal(
         &self,
         stream: &dyn Stream,

@@ -1,7 +1,7 @@
 //! An image's dimensions in the terms of both APIs: view type, extent, layers and levels.
 //!
 //! In CUDA's `CUDA_ARRAY3D_DESCRIPTOR`, the extents of missing dimensions are zero, the depth is the number
-//! of layers if there are any (six for each cube), and the flags tell what it means (`cuArray3DCreate`).
+//! of layers if there are any (six for each cube), and the flags give its meaning (`cuArray3DCreate`).
 
 use ash::vk;
 use cudarc::driver::sys;
@@ -9,22 +9,22 @@ use cudarc::driver::sys;
 use crate::format::ArrayFormat;
 use crate::{Error, Result};
 
-/// How an image is seen: the seven values of `VkImageViewType`.
+/// The type of an image view: the seven values of `VkImageViewType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ViewType {
-    /// A line of texels.
+    /// A one-dimensional image.
     D1,
-    /// A picture.
+    /// A two-dimensional image.
     D2,
-    /// A volume.
+    /// A three-dimensional image.
     D3,
-    /// Six square faces: +X, -X, +Y, -Y, +Z, -Z, in both APIs.
+    /// A cube map of six square faces: +X, -X, +Y, -Y, +Z, -Z, in both APIs.
     Cube,
-    /// Several lines of texels.
+    /// An array of one-dimensional images.
     D1Array,
-    /// Several pictures.
+    /// An array of two-dimensional images.
     D2Array,
-    /// Several cubes, each of six layers.
+    /// An array of cube maps, each of six layers.
     CubeArray,
 }
 
@@ -76,7 +76,7 @@ impl ViewType {
     }
 }
 
-/// An image's dimensions. Both APIs accept every `Shape`, as far as the device's limits allow.
+/// An image's dimensions. Both APIs accept every `Shape`, within the device's limits.
 ///
 /// # Examples
 /// ```
@@ -98,7 +98,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Checks dimensions. `extent` is that of level 0, in texels, with 1 for missing dimensions. `layers`
+    /// Checks dimensions. `extent` is the size of level 0 in texels, with 1 for missing dimensions. `layers`
     /// counts each face of a cube. `levels` is the length of the mip chain. The error names the broken rule.
     pub fn new(view: ViewType, extent: vk::Extent3D, layers: u32, levels: u32) -> Result<Self> {
         let vk::Extent3D { width, height, depth } = extent;
@@ -140,7 +140,7 @@ impl Shape {
         Ok(Self { view, extent, layers, levels })
     }
 
-    /// Returns how the image is seen.
+    /// Returns the view type.
     pub fn view(&self) -> ViewType {
         self.view
     }
@@ -160,8 +160,8 @@ impl Shape {
         self.levels
     }
 
-    /// Returns a level's extent in texels, halved per level, rounded down, at least 1 ([Image Mip Level
-    /// Sizing]).
+    /// Returns a level's extent in texels: half that of the level before, rounded down, but at least 1
+    /// ([Image Mip Level Sizing]).
     ///
     /// [Image Mip Level Sizing]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-image-mip-level-sizing
     pub fn level_extent(&self, level: u32) -> vk::Extent3D {
@@ -170,13 +170,13 @@ impl Shape {
         vk::Extent3D { width: half(width), height: half(height), depth: half(depth) }
     }
 
-    /// Returns a level's width, height, and depth or layers, in texels. A buffer holds them in this order.
+    /// Returns a level's width, height, and depth or layers, in texels. In a buffer, x varies fastest.
     pub fn level_texels(&self, level: u32) -> [u32; 3] {
         let vk::Extent3D { width, height, depth } = self.level_extent(level);
         [width, height, depth * self.layers]
     }
 
-    /// Returns width, height and depth as CUDA counts them.
+    /// Returns width, height and depth as CUDA defines them.
     fn array_extent(&self) -> [usize; 3] {
         let vk::Extent3D { width, height, depth } = self.extent;
         let (height, depth) = match self.view {
@@ -189,7 +189,7 @@ impl Shape {
         [width, height, depth].map(|size| size as usize)
     }
 
-    /// Returns CUDA's flags: what the depth means, whether Vulkan draws on it, and whether kernels write it.
+    /// Returns CUDA's flags: the meaning of the depth, use as a colour attachment, and writes by kernels.
     fn array_flags(&self, usage: vk::ImageUsageFlags, surface: bool) -> u32 {
         let attachment = usage.contains(vk::ImageUsageFlags::COLOR_ATTACHMENT);
         self.view.row().3
@@ -197,8 +197,8 @@ impl Shape {
             | if surface { sys::CUDA_ARRAY3D_SURFACE_LDST } else { 0 }
     }
 
-    /// Describes the image to `cuExternalMemoryGetMappedMipmappedArray`. With `surface`, kernels can write
-    /// it.
+    /// Returns the description for `cuExternalMemoryGetMappedMipmappedArray`. With `surface`, kernels can
+    /// write it.
     pub fn mipmapped_array(
         &self,
         format: ArrayFormat,

@@ -1,7 +1,7 @@
-//! Slots that go from CUDA to Vulkan and back, frame by frame. Most programs need only this.
+//! Slots that go from CUDA to Vulkan and back, frame by frame. Most programs need only this module.
 //!
 //! # Examples
-//! One frame. [The crate's page](crate) makes the ring.
+//! One frame. [The crate's page](crate) shows how to create the ring.
 //!
 //! ```no_run
 //! # use vulkan_cuda::{SharedBuffer, SharedRing};
@@ -42,17 +42,17 @@
 //!
 //! # When something goes wrong
 //! You may drop turns and the ring at any time: [`CudaTurn`], [`VulkanTurn`] and [`SharedRing`] say what
-//! happens. If CUDA faults, Vulkan would wait forever: call [`SharedRing::check`] while you wait for it.
+//! happens. If CUDA faults, Vulkan would wait forever: call [`SharedRing::check`] while you wait for Vulkan.
 //!
 //! # What the CPU waits for
 //! Nothing: writing, handing over and submitting only enqueue. Only [`SharedRing::wait_idle`],
-//! [`SharedRing::into_slots`] and the drop wait. A CPU that enqueues faster than the GPU works fills the
-//! queues. Limit its lead with a fence or a timeline that *Vulkan* signals, as you do for your frames.
+//! [`SharedRing::into_slots`] and the ring's drop wait. If the CPU enqueues faster than the GPU works, queues
+//! fill up. Limit its lead with a fence or a timeline that *Vulkan* signals, as you do for your frames.
 //!
 //! # Two threads
 //! The ring and its stream belong to one thread, for example that of the simulation. Send each [`VulkanTurn`]
 //! to the thread of the queue. If several threads write, put the ring into a mutex, and keep it locked from
-//! [`SharedRing::write`] to [`CudaTurn::finish`]. Vulkan demands that only one thread at a time uses a queue.
+//! [`SharedRing::write`] to [`CudaTurn::finish`]. Vulkan allows only one thread at a time to use a queue.
 //!
 //! # Your own memory
 //! A slot may be memory of your own: implement [`Slot`] for it. CUDA imports Vulkan's exportable allocation
@@ -82,24 +82,24 @@ use crate::{Error, Result};
 /// A ring of slots that one CUDA stream writes and Vulkan reads, in the same order, with the two timelines
 /// that hand them over. It owns the slots and the timelines, and keeps the stream and the pair alive.
 ///
-/// It has the same stream for its whole life. The signals of two streams could overtake each other, and a
-/// timeline must only grow. `C` is the type of the stream: cudarc's, or your own [`Stream`].
+/// A ring uses one stream for its whole life: the signals of two streams could overtake each other, and the
+/// values of a timeline must only increase. `C` is the type of the stream: cudarc's, or your own [`Stream`].
 ///
-/// The drop waits for the GPU, for at most the time of [`SharedRing::set_patience`], and leaks the ring if
-/// that is not enough. Turns that you still hold keep the slots alive; the last one then waits.
+/// Dropping the ring waits for the GPU, for at most the time of [`SharedRing::set_patience`], and leaks the
+/// ring if that is not enough. Turns that you still hold keep the slots alive; dropping the last waits.
 pub struct SharedRing<S: Slot, C: Stream = Arc<CudaStream>> {
-    /// Written by [`SharedRing::write_batch`].
+    /// Frames of [`SharedRing::write_batch`] that were not taken yet, oldest first.
     unread: VecDeque<VulkanTurn<S, C>>,
     core: Arc<RingCore<S, C>>,
 }
 
 impl<S: Slot, C: Stream> SharedRing<S, C> {
-    /// Makes a ring that hands over `slots` from `stream` to Vulkan. CUDA owns all slots at first.
+    /// Creates a ring that hands over `slots` from `stream` to Vulkan. CUDA owns all slots at first.
     ///
     /// # Errors
-    /// Fails if there are no slots or more than [`MAX_DEPTH`](crate::ring::MAX_DEPTH), if one is of another
-    /// device, if the stream is of another context or the per-thread default, or if timelines cannot be
-    /// shared.
+    /// Fails if there are no slots or more than [`MAX_DEPTH`](crate::ring::MAX_DEPTH), if a slot is of
+    /// another device or CUDA context, if the stream is of another context or the per-thread default, if
+    /// `queue` names no family of the device, no stage or no access, or if timelines cannot be shared.
     pub fn new(pair: &Pair, stream: C, slots: Vec<S>, queue: QueueUse) -> Result<Self> {
         let unread = VecDeque::with_capacity(slots.len());
         Ok(Self { unread, core: Arc::new(RingCore::of_ring(pair, stream, slots, queue, false)?) })
@@ -123,16 +123,16 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         Ok(if self.begin(1)? { Some(CudaTurn { ring: self }) } else { None })
     }
 
-    /// Writes `count` frames without interruption: the stream waits once, for the slots of all. Calls `write`
-    /// for each frame, which returns what [`CudaTurn::finish`] returned. Take the frames from
-    /// [`SharedRing::next_read`]. A later batch may have another length.
+    /// Writes `count` frames without interruption: the stream waits once, for all their slots. Calls `write`
+    /// for each frame, and `write` must return what [`CudaTurn::finish`] returned. Take the frames from
+    /// [`SharedRing::next_read`]. A later batch may have a different length.
     ///
     /// Returns `false`, and writes nothing, if one of the slots is held (see [`SharedRing::write`]).
     ///
     /// # Errors
     /// Fails if `count` is 0 or greater than the number of slots, and as [`SharedRing::write`] does. If
-    /// `write` fails, the frames before are kept, and the failed one never began. Also fails if `write`
-    /// returns another turn than its frame's own, and drops that turn.
+    /// `write` fails, the frames before it are kept, and the failed frame never began. Also fails if `write`
+    /// returns the turn of another frame or ring, and drops that turn.
     ///
     /// # Examples
     /// ```no_run
@@ -161,7 +161,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
             return Ok(false);
         }
         for _ in 0..count {
-            // The frame before was handed over, so until now the stream had nothing after its last signal.
+            // The previous frame ended with a signal, so note that the stream gets more work after it.
             self.core.ledger().begins();
             let frame = self.core.ledger().frame;
             let written = write(CudaTurn { ring: self })?;
@@ -176,14 +176,14 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         Ok(true)
     }
 
-    /// Returns the oldest frame of [`SharedRing::write_batch`] that was not taken yet.
+    /// Takes the oldest frame of [`SharedRing::write_batch`] that was not taken yet.
     pub fn next_read(&mut self) -> Option<VulkanTurn<S, C>> {
         self.unread.pop_front()
     }
 
-    /// Lets CUDA be at most `frames` ahead of Vulkan, on the GPU. 0 means 1, and more than the number of
-    /// slots means that number, as without this call. A longer batch counts with its own length. A smaller
-    /// number makes frames newer when they are drawn, but the GPU switches more often: see [`crate::ring`].
+    /// Limits how many frames CUDA may be ahead of Vulkan, on the GPU. `frames` is clamped between 1 and the
+    /// number of slots, which is the default. A longer batch may be ahead by its own length. A smaller limit
+    /// makes frames newer when they are drawn, but the GPU switches more often: see [`crate::ring`].
     pub fn set_ahead(&mut self, frames: usize) {
         self.core.ledger().set_ahead(frames);
     }
@@ -200,7 +200,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         Ok(true)
     }
 
-    /// Records the layout of new images and their release to CUDA: see
+    /// Records the barriers that give new images their layout and release them to CUDA: see
     /// [`first_release`](crate::ownership::first_release). Does nothing for buffers ([`Resource`]). Submit
     /// the commands, and wait for them, before the first write.
     ///
@@ -219,9 +219,9 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.core.released.store(true, Ordering::Relaxed);
     }
 
-    /// Records the barrier with which Vulkan takes a slot from CUDA ([`crate::ownership`]).
+    /// Records the barrier that acquires a slot from CUDA ([`crate::ownership`]).
     ///
-    /// [`VulkanTurn::record`] is simpler. This is for commands that are recorded once and submitted in many
+    /// [`VulkanTurn::record`] is simpler. Use this for commands that are recorded once and submitted in many
     /// frames, or that are in several command buffers.
     ///
     /// # Errors
@@ -237,7 +237,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         unsafe { self.record(slot, commands, Transfer::Acquire) }
     }
 
-    /// Records the barrier that gives a slot back to CUDA. Otherwise like [`SharedRing::record_acquire`].
+    /// Records the barrier that releases a slot to CUDA. Otherwise like [`SharedRing::record_acquire`].
     ///
     /// # Safety
     /// Same as [`SharedRing::record_acquire`].
@@ -256,9 +256,9 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         Ok(())
     }
 
-    /// Returns CUDA's error if it has failed, without a wait. Call it while the CPU waits for Vulkan: if a
+    /// Returns CUDA's error if CUDA has failed, without waiting. Call it while the CPU waits for Vulkan: if a
     /// kernel has faulted, CUDA signals nothing more, and Vulkan would wait forever. This call then signals
-    /// in its place, so that Vulkan's queue ends. The frames that it still draws may be incomplete.
+    /// in CUDA's place, so that Vulkan's queue can finish. The last frames may be incomplete.
     ///
     /// # Examples
     /// ```no_run
@@ -278,13 +278,13 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.core.check()
     }
 
-    /// Returns how far both sides are.
+    /// Returns the progress of both sides.
     pub fn progress(&self) -> Result<Progress> {
         self.core.progress()
     }
 
     /// Blocks the CPU until CUDA has written all frames that were begun, and Vulkan has read all that were
-    /// submitted. Turns that you still hold do not matter.
+    /// submitted. Does not wait for turns that you still hold.
     ///
     /// # Errors
     /// Fails as [`SharedRing::check`] does, and after `limit`, with [`SharedRing::progress`] in the text.
@@ -292,15 +292,14 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.core.wait_idle(limit)
     }
 
-    /// Sets how long the drop of the ring, or of its last turn, waits for the GPU: 5 seconds by default. If
-    /// that is not enough, the ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error) gets the
-    /// reason.
+    /// Sets how long dropping the ring, or its last turn, waits for the GPU: 5 seconds by default. If that is
+    /// not enough, the ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error) gets the reason.
     pub fn set_patience(&mut self, limit: Duration) {
         self.core.set_patience(limit);
     }
 
-    /// Waits for the GPU, at most `limit`, and returns the slots, for example for a ring of another size. The
-    /// new ring counts frames from 0, and may have the same stream. Images need
+    /// Waits for the GPU, for at most `limit`, and returns the slots, for example for a ring of another size.
+    /// The new ring counts frames from 0, and may have the same stream. Images need
     /// [`SharedRing::record_first_release`] again. Frames not taken from [`SharedRing::next_read`] are given
     /// up.
     ///
@@ -318,9 +317,9 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         Ok(std::mem::take(&mut core.owned.slots))
     }
 
-    /// Ends Vulkan's waits although CUDA has not failed: the CPU signals what CUDA no longer signals. The
-    /// frames that Vulkan then reads may be incomplete. The ring is leaked when it is dropped, because nobody
-    /// can tell when the stream ends. After a fault, [`SharedRing::check`] is enough.
+    /// Ends Vulkan's waits although CUDA has not failed: the CPU signals in CUDA's place. The frames that
+    /// Vulkan then reads may be incomplete. The ring is leaked when it is dropped, because nothing tells when
+    /// the stream ends. After a fault, [`SharedRing::check`] is enough.
     ///
     /// # Safety
     /// The stream must never reach its signals, for example because a kernel does not end.
@@ -329,10 +328,10 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         unsafe { self.core.abort() }
     }
 
-    /// Stops CUDA from waiting for Vulkan, for tests that show why it must.
+    /// Stops CUDA from waiting for Vulkan, for tests and for `wavefield verify --break free`.
     ///
     /// # Safety
-    /// The content of the slots is then undefined.
+    /// The contents of the slots are then undefined.
     #[doc(hidden)]
     pub unsafe fn leave_out_free(&mut self) {
         self.core.ledger().leave_out_free = true;
@@ -357,13 +356,13 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
         self.ring.core.index(self.frame())
     }
 
-    /// Returns the frame's number. Each ring counts from 0, without gaps.
+    /// Returns the frame's number. Frames are numbered from 0, without gaps.
     pub fn frame(&self) -> u64 {
         self.ring.core.ledger().frame
     }
 
     /// Returns the last frame that Vulkan must have read before CUDA writes this one, for example for a
-    /// trace. `None` while the stream has waited for nothing.
+    /// trace. Returns `None` if the stream has not waited yet.
     pub fn waits_for(&self) -> Option<u64> {
         self.ring.core.ledger().waited().checked_sub(1)
     }
@@ -376,10 +375,11 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
     /// Returns the slot's elements, for cudarc's launches and copies.
     ///
     /// # Errors
-    /// Fails if the slot is an image or not a whole number of `T`, or if the stream is being captured.
+    /// Fails if the slot is an image, has no CUDA address, is misaligned for `T` or not a whole number of
+    /// `T`, or if the stream is being captured.
     ///
     /// # Examples
-    /// CUDA may have left any bytes in the slot, and a `bool` cannot be just any byte:
+    /// CUDA may have left any bytes in the slot, and not every byte is a valid `bool`:
     ///
     /// ```compile_fail,E0277
     /// fn look(write: &vulkan_cuda::CudaTurn<'_, vulkan_cuda::SharedBuffer>) {

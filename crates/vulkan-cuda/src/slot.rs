@@ -1,4 +1,4 @@
-//! What a ring hands over, and its barriers: those of [`crate::ownership`] without `synchronization2`.
+//! The slots of a ring, and the barriers of [`crate::ownership`] without `synchronization2`.
 
 use ash::vk;
 use cudarc::driver::sys;
@@ -10,7 +10,7 @@ use crate::ownership::{SHARED_LAYOUT, whole_image};
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// What a ring hands over: one shared buffer or image, with everything else that belongs to it.
+/// A slot of a ring: one shared buffer or image, with everything else that belongs to it.
 ///
 /// [`SharedBuffer`] is a slot. For anything else, or to keep more with each slot, write your own type, which
 /// owns the buffer or image and returns its [`Resource`].
@@ -41,7 +41,7 @@ use crate::{Error, Result};
 /// }
 /// ```
 ///
-/// An image. (`Arc<SharedImage>` itself is not a slot, so no image can be in two.)
+/// An image. (`Arc<SharedImage>` itself is not a slot, so no image can be in two slots.)
 ///
 /// ```
 /// use std::sync::Arc;
@@ -74,7 +74,7 @@ use crate::{Error, Result};
 /// }
 /// ```
 pub unsafe trait Slot {
-    /// Returns what the two APIs share. The slot still owns it.
+    /// Returns the buffer or image that the two APIs share. The slot still owns it.
     fn resource(&self) -> Resource;
 }
 
@@ -85,13 +85,13 @@ pub enum Resource {
     Buffer {
         /// Vulkan's buffer.
         raw: vk::Buffer,
-        /// The device that it was made from.
+        /// The device that created it.
         device: vk::Device,
         /// The CUDA context whose streams may use the bytes. `None` for memory from `cuMemCreate`, which
-        /// every context of its device may use, and if this process has no address.
+        /// every context of its device may use, or if this process has no address.
         context: Option<sys::CUcontext>,
-        /// CUDA's address of the same bytes, and their number, for [`CudaTurn::view`](crate::CudaTurn::view).
-        /// `None` if this process has no address.
+        /// CUDA's address of the same bytes, and the number of bytes, for
+        /// [`CudaTurn::view`](crate::CudaTurn::view). `None` if this process has no address.
         bytes: Option<(sys::CUdeviceptr, u64)>,
     },
     /// All levels and layers of an image, in [`SHARED_LAYOUT`]. A new image is still `UNDEFINED`. In a
@@ -101,7 +101,7 @@ pub enum Resource {
     Image {
         /// Vulkan's image.
         raw: vk::Image,
-        /// The device that it was made from.
+        /// The device that created it.
         device: vk::Device,
         /// The CUDA context whose streams may use the image.
         context: Option<sys::CUcontext>,
@@ -138,9 +138,9 @@ impl SharedImage {
 pub struct QueueUse {
     /// The index of the queue family.
     pub family: u32,
-    /// The family's stages that read the slots, or write them in a [`RingToCuda`](crate::RingToCuda).
+    /// The pipeline stages that read the slots, or write them in a [`RingToCuda`](crate::RingToCuda).
     pub stage: vk::PipelineStageFlags,
-    /// How these stages access them. The stages must support the accesses ([Supported access types]).
+    /// How these stages access the slots. The stages must support the accesses ([Supported access types]).
     ///
     /// [Supported access types]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#synchronization-access-types-supported
     pub access: vk::AccessFlags,
@@ -175,10 +175,10 @@ impl Resource {
         }
     }
 
-    /// Records half of an ownership transfer with `vkCmdPipelineBarrier`.
+    /// Records the barrier of a transfer with `vkCmdPipelineBarrier`.
     ///
     /// # Safety
-    /// `commands` is being recorded, outside a render pass, for the family. The resource is of `device`.
+    /// `commands` must be recording, outside a render pass, for the family. `device` must own the resource.
     pub(crate) unsafe fn record(
         self,
         device: &ash::Device,
@@ -239,7 +239,7 @@ impl Resource {
 pub(crate) enum Transfer {
     /// The first half of [`crate::ownership::first_release`], which gives an image its layout.
     Layout,
-    /// An image that Vulkan uses first gets its layout.
+    /// Gives an image its layout before its first use, if that is by Vulkan.
     FirstUse,
     Acquire,
     Release,

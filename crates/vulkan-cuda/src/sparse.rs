@@ -1,4 +1,4 @@
-//! Sparse binding: a buffer with bytes in several allocations ("Sparse Resources" in the specification).
+//! Sparse binding: a buffer whose bytes lie in several allocations ("Sparse Resources" in the specification).
 
 use std::time::Duration;
 
@@ -39,16 +39,16 @@ pub(crate) fn check(pieces: &[Piece], alignment: u64) -> Result<()> {
     }
 }
 
-/// How long the GPU may take to bind.
+/// The time limit for the GPU to bind.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Binds each piece of `buffer` to its memory, and waits until the GPU has done so. After [`Error::Timeout`]
-/// the GPU may still bind, so leak the buffer and its memory.
+/// the GPU may still be binding, so leak the buffer and its memory.
 ///
 /// # Safety
-/// - [`check`] has accepted the pieces, and they lie in their memory.
-/// - Buffer and memory live, and were not bound before.
-/// - No other thread uses `queue` during the call. Its earlier work finishes without this thread.
+/// - [`check`] must have accepted the pieces, and they must lie in their memory.
+/// - The buffer and the memory must be alive, and must not be bound yet.
+/// - No other thread may use `queue` during the call. Its earlier work must finish without this thread.
 pub(crate) unsafe fn bind<'a>(
     vk: &Vk,
     queue: vk::Queue,

@@ -1,25 +1,25 @@
-//! Several turns in one submission.
+//! Submits several turns at once.
 
 use ash::vk;
 
 use crate::{Error, Result};
 
-/// What Vulkan submits for a frame: a [`VulkanTurn`](crate::VulkanTurn), a [`WriteTurn`](crate::WriteTurn), a
-/// pair of these (and so a pair of pairs), or a `Vec` of them. The turns may be of any rings, of either
-/// direction.
+/// One or more turns for a single submission: a [`VulkanTurn`](crate::VulkanTurn), a
+/// [`WriteTurn`](crate::WriteTurn), a pair of these (or of pairs), or a `Vec` of them. The turns may belong
+/// to any rings, in either direction.
 ///
 /// ```compile_fail,E0277
-/// // Nobody else can say that a frame was submitted.
+/// // Only this crate can mark a frame as submitted.
 /// fn forged(turn: vulkan_cuda::VulkanTurn<vulkan_cuda::SharedBuffer>) {
 ///     vulkan_cuda::shared_ring::QueueTurn::submitted(turn, &Default::default());
 /// }
 /// ```
 pub trait QueueTurn: Sized {
-    /// Adds what the submission waits for and signals. Fails if the turn may not be submitted now.
+    /// Adds the semaphores that the submission waits for and signals. Fails if it may not be made now.
     #[doc(hidden)]
     fn begin(&self, semaphores: &mut Semaphores) -> Result<()>;
 
-    /// Notes that the submission was accepted. If this is not called, the drop gives the frame up.
+    /// Notes that the submission was accepted. Without this call, dropping the turn gives the frame up.
     #[doc(hidden)]
     fn submitted(self, semaphores: &Semaphores);
 }
@@ -46,7 +46,7 @@ impl<T: QueueTurn> QueueTurn for Vec<T> {
     }
 }
 
-/// The waits and signals of one submission. Each timeline is in each list once, with its greatest value.
+/// Waits and signals of one submission. Each list has each timeline at most once, with its greatest value.
 pub struct Semaphores {
     waits: Vec<vk::SemaphoreSubmitInfo<'static>>,
     signals: Vec<vk::SemaphoreSubmitInfo<'static>>,
@@ -67,11 +67,11 @@ impl Semaphores {
     }
 }
 
-/// Calls `submit` once for several turns. Its arguments are the waits and the signals for that submission.
+/// Calls `submit` once for several turns, with the waits and the signals of that submission.
 ///
 /// # Errors
-/// Fails if `submit` does. Also fails, without a call of `submit`, if a later frame of a turn's ring was
-/// already submitted. Then frames that Vulkan reads are given up, and frames that it writes never began.
+/// Fails if `submit` does. Also fails, without calling `submit`, if a turn's frame or a later one was already
+/// submitted. On failure, frames that Vulkan reads are given up, and frames that it writes never began.
 ///
 /// # Safety
 /// Same as [`VulkanTurn::submit`](crate::VulkanTurn::submit) and

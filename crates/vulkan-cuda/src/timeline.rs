@@ -5,7 +5,7 @@
 //! one rule, which this module checks: every signal must be greater than all signals before it
 //! (`VUID-VkSubmitInfo2-semaphore-03882`). Breaking it is undefined behaviour.
 //!
-//! A ring has two timelines, each with one signaller: CUDA signals `ready`, Vulkan signals `free`. One
+//! A ring has two timelines, each signalled by one side: CUDA signals `ready`, Vulkan signals `free`. One
 //! timeline for both would break the rule: CUDA could signal 5, for a frame that it has just written, before
 //! Vulkan has finished reading and signalled 4.
 //!
@@ -26,8 +26,8 @@ use crate::pair::Pair;
 use crate::semaphore::{ExportedSemaphore, ImportedSemaphore};
 use crate::{Error, Result};
 
-/// One timeline that both APIs use. Its counter starts at 0. It owns Vulkan's semaphore and CUDA's import.
-/// Drop it after the GPU has passed all waits and signals.
+/// A timeline that both APIs use. Its counter starts at 0. It owns Vulkan's semaphore and CUDA's import. Drop
+/// it after the GPU has passed all waits and signals.
 ///
 /// # Examples
 /// CUDA signals 1, Vulkan waits for it and signals 2, and CUDA waits for that:
@@ -75,7 +75,7 @@ impl SharedTimeline {
     ///
     /// # Errors
     /// Fails, and enqueues nothing, if `value` is not greater than all values promised by either side, or if
-    /// [`ImportedSemaphore::wait`] would refuse the stream. After a driver's error, the value is used up.
+    /// [`ImportedSemaphore::wait`] would refuse the stream. After a driver error, the value is used up.
     ///
     /// # Safety
     /// - The timeline must live until the stream has passed the signal.
@@ -104,8 +104,8 @@ impl SharedTimeline {
         unsafe { self.imported.enqueue_signal(stream, Operand::Value(value), guarded) }
     }
 
-    /// Returns CUDA's semaphore, which is destroyed with `self`. It is for nodes of CUDA graphs, with
-    /// [`Operand::signal_params`] and [`Operand::wait_params`]. What they signal is not checked.
+    /// Returns CUDA's semaphore, which is destroyed with `self`. Use it for nodes of CUDA graphs, with
+    /// [`Operand::signal_params`] and [`Operand::wait_params`]. The values that they signal are not checked.
     pub fn cuda(&self) -> sys::CUexternalSemaphore {
         self.imported.raw
     }
@@ -124,8 +124,8 @@ impl SharedTimeline {
         Ok(self.exported.submit_info(value))
     }
 
-    /// Returns Vulkan's semaphore, which is destroyed with `self`. It is for submissions with
-    /// `VkTimelineSemaphoreSubmitInfo`. What they signal is not checked.
+    /// Returns Vulkan's semaphore, which is destroyed with `self`. Use it for submissions with
+    /// `VkTimelineSemaphoreSubmitInfo`. The values that they signal are not checked.
     pub fn semaphore(&self) -> vk::Semaphore {
         self.exported.raw
     }
@@ -151,13 +151,13 @@ impl SharedTimeline {
         self.exported.wait_from_host(value, limit)
     }
 
-    /// Returns the counter's current value, without a wait.
+    /// Returns the counter's current value, without waiting.
     pub fn value(&self) -> Result<u64> {
         self.exported.value()
     }
 }
 
-/// A timeline's rule: each promised value is greater than all before it. Starts at 0, as a timeline does.
+/// Checks that each promised value is greater than all values before it. Starts at 0, like a timeline.
 #[derive(Default)]
 struct Rising(AtomicU64);
 

@@ -1,4 +1,4 @@
-//! A slot's bytes as cudarc takes them.
+//! A slot's bytes, for cudarc's launches and copies.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -14,15 +14,16 @@ use crate::hand_over::RingCore;
 use crate::slot::{Resource, Slot};
 use crate::{Error, Result};
 
-/// The elements of a slot while CUDA has it. With a ring on cudarc's stream, pass it to a launch
+/// The elements of a slot while CUDA owns it. If the ring's stream is cudarc's, pass the view to a launch
 /// (`launch.arg(&mut view)`, or `&view` if the kernel only reads) or to a copy (`stream.memcpy_htod`).
 ///
-/// Use it on the ring's stream. On another one, cudarc's copies and memsets begin after it, and block the CPU
-/// until done; a launch is not ordered at all. cudarc panics if a copy's source is longer than the view.
+/// Use the view on the ring's stream. On another stream, cudarc's copies and memsets wait for the ring's
+/// stream, and block the CPU until done; a launch is not ordered at all. cudarc panics if a copy's source is
+/// longer than the view.
 ///
 /// A copy *from* the view on a stream of another context fails with `CUDA_ERROR_INVALID_VALUE`, because
-/// cudarc gives it no way to wait for its end: copy on the ring's stream first, and then between the
-/// contexts. A copy on a stream that is being captured fails too. For other bindings:
+/// cudarc offers no way to wait for its end: copy on the ring's stream first, and then between the contexts.
+/// A copy on a stream that is being captured fails too. Other bindings can use
 /// [`address`](SlotView::address).
 pub struct SlotView<'a, T, C = Arc<CudaStream>> {
     address: sys::CUdeviceptr,
@@ -32,7 +33,7 @@ pub struct SlotView<'a, T, C = Arc<CudaStream>> {
 }
 
 impl<'a, T: AnyBitPattern, C: Stream> SlotView<'a, T, C> {
-    /// Fails if the stream is being captured: the work would go into the graph, not into this frame.
+    /// Fails as [`crate::CudaTurn::view`] does. Work on a captured stream would go into the graph.
     pub(crate) fn new<S: Slot>(core: &'a RingCore<S, C>, slot: &S) -> Result<Self> {
         let (resource, stream) = (slot.resource(), &core.owned.stream);
         core.check_uncaptured("view")?;
@@ -53,7 +54,7 @@ impl<'a, T: AnyBitPattern, C: Stream> SlotView<'a, T, C> {
 }
 
 impl<T, C> SlotView<'_, T, C> {
-    /// Returns the address of the first element, for other bindings than cudarc.
+    /// Returns the address of the first element, for bindings other than cudarc.
     pub fn address(&self) -> sys::CUdeviceptr {
         self.address
     }
@@ -76,8 +77,8 @@ impl<T> DeviceSlice<T> for SlotView<'_, T> {
 }
 
 impl<T> SlotView<'_, T> {
-    /// Returns the address for work on `stream`, and a guard that keeps the ring's stream behind that work.
-    /// The address is null, which the driver refuses, if nothing could order the work.
+    /// Returns the address for work on `stream`, and a guard that makes later work on the ring's stream
+    /// follow that work. Returns a null address, which the driver refuses, if the work cannot be ordered.
     fn on<'a>(&'a self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
         let none = Ok(sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE);
         if [self.stream, stream].iter().any(|stream| stream.capture_status() != none) {
@@ -87,7 +88,7 @@ impl<T> SlotView<'_, T> {
         if *stream == **self.stream {
             return (self.address, SyncOnDrop::Record(None));
         }
-        // Another stream: it begins after the ring's stream, and is done before the ring's stream goes on.
+        // Work on another stream begins after the ring's stream, and is done before that continues.
         match stream.join(self.stream) {
             Ok(()) => (self.address, SyncOnDrop::sync_stream(stream)),
             Err(error) => (
@@ -109,7 +110,7 @@ fn refuse(why: &str) -> sys::CUdeviceptr {
 impl<T> DevicePtr<T> for SlotView<'_, T> {
     fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
         // For a copy to another context, cudarc binds that context and asks for the address on the ring's
-        // stream, but copies on a stream that it does not name.
+        // stream, but then copies on a stream that it does not pass here.
         let another = |current: sys::CUcontext| current != stream.context().cu_ctx();
         if *stream == **self.stream
             && result::ctx::get_current().is_ok_and(|current| current.is_some_and(another))

@@ -54,7 +54,7 @@ struct Shared {
     info: VkInfo,
     memory_handles: Option<MemoryFns>,
     semaphore_handles: Option<SemaphoreFns>,
-    /// Buffer usages allowed by [`Vk::allow_usages`].
+    /// The allowed buffer usages: see [`Vk::allow_usages`].
     usages: AtomicU32,
     abandoned: AtomicBool,
     keep: ManuallyDrop<Arc<dyn Any + Send + Sync>>,
@@ -82,8 +82,8 @@ impl Vk {
     /// Adopts a device. This crate never destroys any part of it: `keep` owns it, and is dropped last.
     ///
     /// # Errors
-    /// Fails if [`VkInfo::query`] does, or if instance or device are older than Vulkan 1.2. A device without
-    /// an extension is still adopted. Functions that need the extension then fail, and name it.
+    /// Fails if [`VkInfo::query`] does, or if the instance or the device is older than Vulkan 1.2. A device
+    /// without an extension is still adopted. Functions that need the extension then fail, and name it.
     ///
     /// # Safety
     /// - `device` must have been created from `physical`, and `physical` must belong to `instance`. All
@@ -137,18 +137,18 @@ impl Vk {
         self.0.physical
     }
 
-    /// Returns the instance of the physical device.
+    /// Returns the instance that the physical device belongs to.
     pub fn instance(&self) -> &ash::Instance {
         &self.0.instance
     }
 
-    /// Returns what the physical device reports.
+    /// Returns what the physical device reports about sharing.
     pub fn info(&self) -> &VkInfo {
         &self.0.info
     }
 
-    /// Allows buffers with these usages. Without it, only those of Vulkan 1.0 are allowed: each other one,
-    /// such as `SHADER_DEVICE_ADDRESS`, needs a feature or an extension.
+    /// Allows buffers with these usages. Otherwise only the usages of Vulkan 1.0 are allowed: every other
+    /// usage, such as `SHADER_DEVICE_ADDRESS`, needs a feature or an extension.
     ///
     /// # Safety
     /// The device must have been created with the features and extensions that these usages need: see
@@ -171,16 +171,16 @@ impl Vk {
         }
     }
 
-    /// Leaks the device, its `keep`, and every Vulkan object made from it: none is destroyed any more.
+    /// Leaks the device, its `keep`, and every Vulkan object made from it: none of them is ever destroyed.
     ///
-    /// Call this if the GPU may use any of them forever, such as a queue that still waits for a semaphore
+    /// Call this if the GPU may use any of them forever, for example if a queue still waits for a semaphore
     /// after a timeout: `vkDestroyDevice` requires idle queues. CUDA's imports are still closed when you drop
     /// them. If CUDA's stream did not finish, leak them too, with [`std::mem::forget`].
     pub fn abandon(&self) {
         self.0.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Destroys an object in a `Drop`, unless the device was abandoned.
+    /// Calls `destroy`, for a `Drop`, unless the device was abandoned.
     pub(crate) fn cleanup(&self, destroy: impl FnOnce(&ash::Device)) {
         if !self.0.abandoned.load(Ordering::Relaxed) {
             destroy(self.device());
@@ -211,7 +211,7 @@ impl Vk {
         Error::NotEnabled(format!("the device on {device} was made without {extension}"))
     }
 
-    /// For `map_err`: adds the call and this device's name to an error.
+    /// Returns a function for `map_err` that adds the call and this device's name to an error.
     pub(crate) fn failed(&self, call: &'static str) -> impl FnOnce(vk::Result) -> Error + '_ {
         move |result| Error::Vulkan { call, device: self.info().name.clone(), result }
     }

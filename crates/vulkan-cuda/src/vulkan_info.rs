@@ -1,4 +1,4 @@
-//! What a physical device of Vulkan reports about sharing, before a device is created.
+//! What a Vulkan physical device reports about sharing, before a device is created.
 
 use std::ffi::CStr;
 
@@ -58,21 +58,21 @@ pub struct VkInfo {
     pub uuid: DeviceUuid,
     /// The driver's UUID (`driverUUID`). Vulkan can import only what the same driver exported.
     pub driver_uuid: [u8; 16],
-    /// The adapter's LUID and node bit on Windows (`deviceLUID`, `deviceNodeMask`). `None` elsewhere.
+    /// The adapter's LUID and node mask on Windows (`deviceLUID`, `deviceNodeMask`). `None` elsewhere.
     pub luid: Option<([u8; 8], u32)>,
-    /// The number of physical devices in its device group. Only a device with 1, as usual, shares with CUDA.
+    /// The number of physical devices in its device group. Usually 1. A device with more cannot share.
     pub group_size: usize,
-    /// The handle type that it exports a storage buffer's memory as: the first of [`ExportType::HERE`] that
-    /// the driver supports. `None` if it supports none, or if the device lacks the extension.
+    /// The handle type for exporting a storage buffer's memory: the first of [`ExportType::HERE`] that the
+    /// driver supports. `None` if there is none, or if the device lacks the extension.
     pub buffer_export: Option<ExportType>,
-    /// The same for a timeline semaphore.
+    /// Like `buffer_export`, for a timeline semaphore.
     pub timeline_export: Option<ExportType>,
-    /// The same for a binary semaphore.
+    /// Like `buffer_export`, for a binary semaphore.
     pub binary_export: Option<ExportType>,
 }
 
 impl VkInfo {
-    /// Returns those of [`DEVICE_EXTENSIONS`] to enable for what this device can export.
+    /// Returns the extensions of [`DEVICE_EXTENSIONS`] to enable for everything that this device can export.
     pub fn extensions(&self) -> impl Iterator<Item = &'static CStr> {
         let semaphore = self.timeline_export.or(self.binary_export);
         let memory = self.buffer_export.map(|_| MEMORY_EXTENSION);
@@ -133,7 +133,7 @@ impl VkInfo {
     }
 }
 
-/// The usage of [`VkInfo::buffer_export`]. The answer may depend on it, so each buffer queries its own.
+/// The usage that [`VkInfo::buffer_export`] is queried for. Each buffer queries its own.
 const BUFFER_USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
     vk::BufferUsageFlags::STORAGE_BUFFER.as_raw()
         | vk::BufferUsageFlags::TRANSFER_SRC.as_raw()

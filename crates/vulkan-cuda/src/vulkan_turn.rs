@@ -11,23 +11,23 @@ use crate::slot::{QueueUse, Slot, Transfer};
 use crate::submission::{self, QueueTurn, Semaphores};
 use crate::{Error, Result};
 
-/// A frame that Vulkan reads: its slot is Vulkan's until [`VulkanTurn::submit`]. It keeps the slots and
-/// timelines alive, even if the ring is dropped, and may go to another thread.
+/// A frame that Vulkan reads. Its slot belongs to Vulkan until [`VulkanTurn::submit`]. The turn keeps the
+/// slots and timelines alive, even if the ring is dropped, and can be sent to another thread.
 ///
-/// If it is dropped instead (a window is minimised, or a `?` returned early), the frame is given up, and CUDA
-/// gets the slot back at once. The frame keeps its number. All turns of a ring go to one queue, in the order
-/// of their frames.
+/// If it is dropped instead (because a window is minimised, or a `?` returns early), the frame is given up,
+/// and CUDA gets the slot back at once. The frame keeps its number. Submit all turns of a ring to one queue,
+/// in the order of their frames.
 ///
 /// # Several submissions
 /// A slot may be read by several submissions to that queue, and drawn again in later frames, for as long as
 /// you hold the turn. Each submission waits for [`wait_info`](VulkanTurn::wait_info). The first begins with
 /// [`record_acquire`](crate::SharedRing::record_acquire). The last one ends with
-/// [`record_release`](crate::SharedRing::record_release), and is the one that [`submit`](VulkanTurn::submit)
-/// makes. The other slots of the ring go on meanwhile.
+/// [`record_release`](crate::SharedRing::record_release), and must be made in [`submit`](VulkanTurn::submit).
+/// The other slots of the ring stay usable meanwhile.
 #[must_use = "`submit` it, or the frame is given up"]
 pub struct VulkanTurn<S: Slot, C: Stream = Arc<CudaStream>> {
     pub(crate) frame: u64,
-    /// The value that CUDA signals for it.
+    /// The value that CUDA signals for the frame.
     pub(crate) ready: u64,
     pub(crate) submitted: bool,
     pub(crate) core: Arc<RingCore<S, C>>,
@@ -54,12 +54,12 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
         self.core.owned.queue
     }
 
-    /// Records the barrier with which Vulkan takes the slot, what `read` records, and the barrier with which
-    /// Vulkan gives the slot back ([`crate::ownership`]). It needs no `synchronization2`.
+    /// Records the barrier that acquires the slot for Vulkan, what `read` records, and the barrier that
+    /// releases the slot to CUDA ([`crate::ownership`]). Does not need `synchronization2`.
     ///
     /// # Safety
     /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's
-    ///   [`QueueUse`], which must be right for that queue. `read` may begin a render pass, and must end it.
+    ///   [`QueueUse`], which must describe that queue. `read` may begin a render pass, and must end it.
     /// - Submit the commands in [`VulkanTurn::submit`] only.
     pub unsafe fn record<R>(&self, commands: vk::CommandBuffer, read: impl FnOnce(&S) -> R) -> R {
         // SAFETY: the caller's promise.
@@ -88,19 +88,19 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
         unsafe { self.core.record(self.slot(), commands, Transfer::Release) };
     }
 
-    /// Returns what a submission must wait for before all its commands. You need this only for [several
+    /// Returns the wait that a submission needs before all its commands. You need this only for [several
     /// submissions](VulkanTurn#several-submissions).
     pub fn wait_info(&self) -> vk::SemaphoreSubmitInfo<'static> {
         self.core.owned.cuda.vulkan_wait(self.ready)
     }
 
-    /// Calls `submit` to submit the work that reads the slot, with the submission's wait and signal. The
-    /// older `vkQueueSubmit` takes their semaphores and values, with a wait at `ALL_COMMANDS`.
+    /// Calls `submit` with a wait and a signal, to submit the work that reads the slot with both. For the
+    /// older `vkQueueSubmit`, use their semaphores and values, and wait at `ALL_COMMANDS`.
     ///
     /// [`shared_ring::submit`](crate::shared_ring::submit()) submits several turns at once.
     ///
     /// # Errors
-    /// Fails if `submit` does, or without calling it if a later frame was submitted. The frame is given up.
+    /// Fails if `submit` fails, or without calling it if a later frame was submitted. The frame is given up.
     ///
     /// # Safety
     /// - If `submit` returns `Ok`, it must have made one submission that signals the second argument. If it

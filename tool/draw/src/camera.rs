@@ -7,16 +7,16 @@ use glam::{Mat4, Vec3};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ray {
     pub origin: Vec3,
-    /// Of length 1.
+    /// Has length 1.
     pub direction: Vec3,
 }
 
-/// Orbits a point. Angles are in radians, lengths in the field's units (the field is 2 wide).
+/// A camera that orbits a point. Angles are in radians, lengths in the field's units (the field is 2 wide).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Camera {
-    /// Around the vertical; 0 looks along -z.
+    /// The angle around the vertical axis; 0 looks along -z.
     pub azimuth: f32,
-    /// Above the horizon.
+    /// The angle above the horizon.
     pub elevation: f32,
     pub distance: f32,
     pub target: Vec3,
@@ -28,7 +28,7 @@ impl Default for Camera {
     }
 }
 
-/// In the form of `--camera`.
+/// Formats the camera as an argument of `--camera`.
 impl fmt::Display for Camera {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { azimuth, elevation, distance, target } = self;
@@ -36,19 +36,19 @@ impl fmt::Display for Camera {
     }
 }
 
-/// Vertical, in radians.
+/// The vertical field of view, in radians.
 const FIELD_OF_VIEW: f32 = 0.72;
 const NEAR: f32 = 0.05;
 /// Below this ratio of width to height, the view widens so that the field fits.
 const NARROW: f32 = 1.35;
 
-/// The elevation's limit, both ways: at the poles there is no up.
+/// The maximum elevation, up and down: at the poles, there is no up direction.
 const STEEPEST: f32 = 1.5;
 const DISTANCES: RangeInclusive<f32> = 0.4..=20.0;
 const FARTHEST: f32 = 3.0;
 
 impl Camera {
-    /// Low, so that a plane reaches from near the eye to the horizon.
+    /// A low camera, so that a plane reaches from near the eye to the horizon.
     pub const ABOVE_A_PLANE: Self = Self { azimuth: 0.58, elevation: 0.24, distance: 2.4, target: TARGET };
 
     /// Shows all of an image from the front.
@@ -56,7 +56,7 @@ impl Camera {
 
     pub fn new(azimuth: f32, elevation: f32, distance: f32, target: [f32; 3]) -> Result<Self, String> {
         let target = Vec3::from(target);
-        // No range contains NaN.
+        // The range checks below also reject NaN.
         if !azimuth.is_finite() {
             return Err(format!("an angle of {azimuth} is not a direction"));
         }
@@ -67,14 +67,14 @@ impl Camera {
             let (near, far) = (DISTANCES.start(), DISTANCES.end());
             return Err(format!("a distance of {distance} is not from {near} to {far}"));
         }
-        // Rounding may let a pan end a little beyond the limit.
+        // Rounding may let a pan end slightly beyond the limit.
         match target.length() <= FARTHEST + 1e-3 {
             true => Ok(Self { azimuth, elevation, distance, target }),
             false => Err(format!("{target} is farther than {FARTHEST} from the field's middle")),
         }
     }
 
-    /// Keeps four decimals, which moves nothing by more than a tenth of a pixel.
+    /// Rounds to four decimals, which moves nothing by more than a tenth of a pixel.
     pub fn rounded(&self) -> Self {
         let round = |number: f32| (number * 1e4).round() / 1e4;
         Self {
@@ -98,12 +98,12 @@ impl Camera {
         perspective_infinite_reverse(fov, aspect, NEAR) * look_at_mat4(self.eye(), self.target, Vec3::Y)
     }
 
-    /// Returns the pixels that a length of 1 covers at a distance of 1.
+    /// Returns the number of pixels that a length of 1 covers at a distance of 1.
     pub(super) fn pixels_per_length(&self, width: u32, height: u32) -> f32 {
         height.max(1) as f32 / (2.0 * half_height(aspect(width, height)))
     }
 
-    /// Returns the ray through a point of a picture, in pixels from the top left.
+    /// Returns the ray through a point of a picture. The point is in pixels from the top left.
     pub fn ray(&self, at: (f32, f32), size: (u32, u32)) -> Ray {
         let forward = (self.target - self.eye()).normalize();
         let across = forward.cross(Vec3::Y).normalize();
@@ -114,7 +114,7 @@ impl Camera {
         Ray { origin: self.eye(), direction: direction.normalize() }
     }
 
-    /// Turns by a drag in pixels.
+    /// Turns the camera by a drag in pixels.
     pub fn orbit(&mut self, right: f32, down: f32) {
         const PER_PIXEL: f32 = 0.006;
         self.azimuth = (self.azimuth - right * PER_PIXEL).rem_euclid(std::f32::consts::TAU);
@@ -126,7 +126,7 @@ impl Camera {
         self.azimuth = (self.azimuth + seconds * PER_SECOND).rem_euclid(std::f32::consts::TAU);
     }
 
-    /// Pans by a drag, in heights of the picture. What is under the pointer stays, at the target's distance.
+    /// Pans by a drag, in units of the picture's height. Points as far as the target stay under the pointer.
     pub fn pan(&mut self, right: f32, down: f32) {
         let back = (self.eye() - self.target).normalize();
         let across = Vec3::Y.cross(back).normalize();
@@ -135,12 +135,12 @@ impl Camera {
         self.target = (self.target + height * (down * up - right * across)).clamp_length_max(FARTHEST);
     }
 
-    /// Pans an image by a drag, in halves of its longer side. What is under the pointer stays.
+    /// Pans an image by a drag, in units of half its longer side. The image stays under the pointer.
     pub fn slide(&mut self, right: f32, down: f32) {
         self.target = (self.target + Vec3::new(-right, down, 0.0)).clamp_length_max(FARTHEST);
     }
 
-    /// Moves nearer (positive) or farther, in notches of a wheel.
+    /// Moves nearer (positive) or farther away, in notches of a wheel.
     pub fn zoom(&mut self, notches: f32) {
         self.distance = (self.distance * 0.9f32.powf(notches)).clamp(*DISTANCES.start(), *DISTANCES.end());
     }
@@ -152,11 +152,11 @@ fn aspect(width: u32, height: u32) -> f32 {
 
 /// Returns half of the view's height at a distance of 1.
 fn half_height(aspect: f32) -> f32 {
-    // In a narrow picture, the width must fit.
+    // In a narrow picture, widen the view so that the field fits.
     (FIELD_OF_VIEW / 2.0).tan() * (NARROW / aspect).max(1.0)
 }
 
-/// A little below the middle, so that the crests have room.
+/// Slightly below the middle of the field, to leave room for the crests.
 const TARGET: Vec3 = Vec3::new(0.0, -0.2, 0.0);
 
 #[cfg(test)]

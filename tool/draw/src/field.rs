@@ -1,4 +1,4 @@
-//! Draws a slot, multisampled: a surface, points, an image or the textured plane, before a background.
+//! Draws a slot, multisampled: a surface, points, an image or the textured plane, in front of a background.
 
 use std::rc::Rc;
 
@@ -16,18 +16,18 @@ use wavefield_handoff::producer::Source;
 
 pub struct Slices<'a> {
     pub count: usize,
-    /// Called in the render pass after each slice, with its number.
+    /// Called in the render pass after each slice, with the slice's number.
     pub after: &'a dyn Fn(usize),
 }
 
 pub struct FieldRendererDesc {
     pub output: Output,
-    /// Each has its own uniforms.
+    /// The number of frames in flight. Each has its own uniforms.
     pub flights: usize,
-    /// The most views of a frame.
+    /// The maximum number of views per frame.
     pub views: usize,
     pub scene: Scene,
-    /// For a texture, the size of its first level.
+    /// The array to draw. For a texture, the size of its first level.
     pub array: DrawnArray,
     pub style: Style,
     pub color_map: ColorMap,
@@ -36,9 +36,9 @@ pub struct FieldRendererDesc {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// A picture for people, in this format.
+    /// A colour picture in this format.
     Color(vk::Format),
-    /// Depth, normal and index, in three pictures of one sample, since a mean of indices means nothing.
+    /// Depth, normal and index, in three single-sample pictures: the mean of several indices is meaningless.
     Facts,
 }
 
@@ -46,12 +46,12 @@ impl Output {
     pub(super) fn formats(&self) -> &[vk::Format] {
         match self {
             Self::Color(format) => std::slice::from_ref(format),
-            // Every device can draw on these ("Required Format Support").
+            // Every device can render to these formats ("Required Format Support").
             Self::Facts => &[vk::Format::R32_SFLOAT, vk::Format::R32G32B32A32_SFLOAT, vk::Format::R32_SINT],
         }
     }
 
-    /// Returns the pictures' first values; none if every pixel is drawn.
+    /// Returns the clear values of the pictures, or none if every pixel is drawn.
     fn clear(self) -> &'static [vk::ClearColorValue] {
         const NOTHING: &[vk::ClearColorValue] = &[
             vk::ClearColorValue { float32: [f32::INFINITY, 0.0, 0.0, 0.0] },
@@ -95,7 +95,7 @@ const SQUARE_VERTICES: u32 = 6;
 const BACKGROUND_VERTICES: u32 = 3;
 
 impl FieldRenderer {
-    /// Uploads the colour map. Waits for the queue.
+    /// Creates the pipelines and uploads the colour map. Waits for the queue.
     pub fn new(queue: &mut Queue, desc: &FieldRendererDesc) -> Result<Self> {
         let _span = tracing::trace_span!("pipelines").entered();
         let device = queue.device().clone();
@@ -128,7 +128,7 @@ impl FieldRenderer {
         Ok(Drawing { array, style, pipeline: Rc::new(self.pipelines.of(array.kind(), style)?) })
     }
 
-    /// Prepares an older drawing for [`FieldRenderer::exchange`], as the style may have changed.
+    /// Updates an older drawing to the current style, for [`FieldRenderer::exchange`].
     pub fn renew(&self, drawing: &mut Drawing) -> Result<()> {
         if drawing.style != self.drawing.style {
             *drawing = self.drawing_of(drawing.array)?;
@@ -136,25 +136,25 @@ impl FieldRenderer {
         Ok(())
     }
 
-    /// The GPU must be idle, and nothing recorded earlier may be submitted again.
+    /// Swaps the drawing with `other`. The GPU must be idle. Do not submit earlier recordings again.
     pub fn exchange(&mut self, other: &mut Drawing) {
         std::mem::swap(&mut self.drawing, other);
     }
 
-    /// Changes a mesh's or surface's style. The GPU must be idle, and nothing recorded submitted again.
+    /// Changes a mesh's or surface's style, under the conditions of [`FieldRenderer::exchange`].
     pub fn set_style(&mut self, style: Style) -> Result<()> {
         self.drawing = self.made(self.drawing.array, style)?;
         Ok(())
     }
 
-    /// Waits for the queue.
+    /// Uploads another colour map. Waits for the queue.
     pub fn set_color_map(&mut self, queue: &mut Queue, map: ColorMap) -> Result<()> {
         self.inputs.palette.set(queue, map)?;
         self.color_map = map;
         Ok(())
     }
 
-    /// Makes a renderer of the same array in the same style. Waits for the queue.
+    /// Creates a renderer of the same array and style with another output. Waits for the queue.
     pub fn with_output(
         &self,
         queue: &mut Queue,
@@ -170,12 +170,12 @@ impl FieldRenderer {
         )
     }
 
-    /// Returns `None` before the first [`FieldRenderer::resize`].
+    /// Returns the size of the attachments, or `None` before the first [`FieldRenderer::resize`].
     pub fn extent(&self) -> Option<vk::Extent2D> {
         self.attachments.as_ref().map(PassAttachments::extent)
     }
 
-    /// Makes the attachments. No frame may be in flight.
+    /// Creates attachments of this size. No frame may be in flight.
     pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
         // Drop the old ones first, so that both are never held at once.
         self.attachments = None;
@@ -184,20 +184,20 @@ impl FieldRenderer {
         Ok(())
     }
 
-    /// Sets the only view of a flight, whose previous frame must be done.
+    /// Sets the only view of a flight. The flight's previous frame must be done.
     pub fn set_view(&mut self, flight: usize, view: &FieldView, extent: vk::Extent2D) -> Result<()> {
         self.set_tile((flight, 0), view, &Tile { corner: [0, 0], size: extent })
     }
 
-    /// Sets a view of a flight, which is drawn in `tile`. The flight's previous frame must be done.
+    /// Sets a view of a flight, to be drawn in `tile`. The flight's previous frame must be done.
     pub(super) fn set_tile(&mut self, number: (usize, usize), view: &FieldView, tile: &Tile) -> Result<()> {
         self.inputs.set_view(number, view, tile, &self.drawing.array)
     }
 
-    /// Records the draw of `source` into `picture`, whole or cut into [`Slices`].
+    /// Records the draw of `source` into `picture`, as a whole or in [`Slices`].
     ///
     /// # Errors
-    /// [`FieldRenderer::resize`] was not called for this size, or the source is for the other scene.
+    /// Fails without [`FieldRenderer::resize`] to this size, or if the source is for the other scene.
     ///
     /// # Safety
     /// - `commands` is recording, and the flight's previous frame is done.
@@ -221,10 +221,10 @@ impl FieldRenderer {
         }
     }
 
-    /// Says what a flight draws. Comes before the flight's commands, which use the same descriptor sets.
+    /// Sets what a flight draws. Call this before recording commands, which use the same descriptor sets.
     ///
     /// # Safety
-    /// As [`FieldRenderer::record`] for the flight and the source.
+    /// Same as [`FieldRenderer::record`], for the flight and the source.
     pub(super) unsafe fn point_at(&mut self, flight: usize, source: Source) -> Result<()> {
         let scene = self.pipelines.scene;
         if (scene == Scene::Texture) != matches!(source, Source::Texture(_)) {
@@ -235,10 +235,10 @@ impl FieldRenderer {
         Ok(())
     }
 
-    /// Draws into a picture of each format, with views in tiles. The first view is number `first`.
+    /// Records draws into one picture of each format, with views in tiles. The first view has number `first`.
     ///
     /// # Safety
-    /// As [`FieldRenderer::record`], after [`FieldRenderer::point_at`].
+    /// Same as [`FieldRenderer::record`], after [`FieldRenderer::point_at`].
     pub(super) unsafe fn record_tiles(
         &mut self,
         commands: vk::CommandBuffer,
@@ -254,7 +254,7 @@ impl FieldRenderer {
             // SAFETY: in a render pass, after the flight's source and views were set.
             unsafe { self.draw(commands, flight, first, tiles, slices) };
         };
-        // SAFETY: the caller's promise. Without first values, surface and background cover every pixel.
+        // SAFETY: the caller's promise. Without clear values, surface and background cover every pixel.
         unsafe { attachments.record(commands, pictures, self.pipelines.output.clear(), draw) };
         Ok(())
     }
@@ -273,7 +273,7 @@ impl FieldRenderer {
     ) {
         let Drawing { array, style, pipeline } = &self.drawing;
         let draws = draws(self.pipelines.scene, array, *style);
-        // Shared among the slices.
+        // The pieces that are divided among the slices.
         let (Draws::Squares(pieces) | Draws::Tiles(pieces)) = draws;
         let count = slices.as_ref().map_or(1, |slices| slices.count);
         let vk = self.pipelines.device.raw();
@@ -308,7 +308,7 @@ impl FieldRenderer {
                     }
                 }
             }
-            // Last, so that only pixels without a surface are shaded.
+            // Draw the background last, so that only pixels without a surface are shaded.
             if let Some(background) = &self.background_pipeline {
                 vk.cmd_bind_pipeline(commands, vk::PipelineBindPoint::GRAPHICS, background.raw());
                 for (number, tile) in tiles.iter().enumerate() {
@@ -322,7 +322,7 @@ impl FieldRenderer {
 
 #[derive(Clone, Copy)]
 enum Draws {
-    /// Two triangles each: the plane, an image, or dots.
+    /// Squares of two triangles each: the plane, an image, or points.
     Squares(u32),
     Tiles(u32),
 }
@@ -330,7 +330,7 @@ enum Draws {
 fn draws(scene: Scene, array: &DrawnArray, style: Style) -> Draws {
     match (scene, array.kind(), style) {
         (Scene::Texture, ..) | (_, ArrayKind::Image, _) => Draws::Squares(1),
-        // Vulkan counts vertices in 32 bits, so heights beyond about 700 million have no dot.
+        // Vulkan counts vertices in 32 bits, so only about the first 700 million points are drawn.
         (_, ArrayKind::Points, _) | (_, _, Style::Points) => {
             Draws::Squares(array.grid().count().min(u64::from(u32::MAX / SQUARE_VERTICES)) as u32)
         }
@@ -341,7 +341,7 @@ fn draws(scene: Scene, array: &DrawnArray, style: Style) -> Draws {
     }
 }
 
-/// Returns the first of `all` pieces that belongs to this slice.
+/// Returns the number of the first of `all` pieces in this slice.
 fn part(all: u32, slice: usize, slices: usize) -> u32 {
     (u64::from(all) * slice as u64 / slices as u64) as u32
 }

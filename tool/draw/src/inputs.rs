@@ -11,7 +11,7 @@ use wavefield_handoff::contents::array::{DrawnArray, Number};
 use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::producer::{ImageSlot, Source};
 
-/// As in `parts/globals.wgsl`.
+/// Must match `parts/globals.wgsl`.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Globals {
@@ -31,7 +31,7 @@ struct Globals {
     unused_too: [f32; 2],
 }
 
-/// Bytes between two [`Globals`]: the largest `minUniformBufferOffsetAlignment` ("Required Limits").
+/// Bytes from one [`Globals`] to the next: the largest `minUniformBufferOffsetAlignment` ("Required Limits").
 const STRIDE: usize = 256;
 
 pub(super) struct Tile {
@@ -39,7 +39,7 @@ pub(super) struct Tile {
     pub(super) size: vk::Extent2D,
 }
 
-/// Returns the code in `parts/numbers.wgsl`.
+/// Returns the code of a number format in `parts/numbers.wgsl`.
 fn code(number: Number) -> u32 {
     match number {
         Number::F32 => 0,
@@ -51,8 +51,8 @@ fn code(number: Number) -> u32 {
 const FRAME: usize = 0;
 const SOURCE: usize = 1;
 
-/// Descriptor sets, and what they point at except the slots. Each frame in flight has its own. Its source set
-/// is pointed at a slot when it is recorded, because each producer has its own slots.
+/// The descriptor sets, and the resources that they point to, except the slots. Each frame in flight has its
+/// own sets. Its source set is pointed to a slot during recording, because each producer has its own slots.
 pub(super) struct Inputs {
     pub(super) bindings: Bindings,
     uniforms: Buffer,
@@ -62,7 +62,7 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Makes the sets for `flights` frames of `views` views. Waits for the queue.
+    /// Creates the sets for `flights` frames in flight with `views` views each. Waits for the queue.
     pub(super) fn new(
         queue: &mut Queue,
         scene: Scene,
@@ -139,7 +139,7 @@ impl Inputs {
         (flight * self.views + number) * STRIDE
     }
 
-    /// Points a flight's source at a slot of the right scene, which holds `array` if it is a buffer.
+    /// Points a flight's source set to a slot of the matching scene. A buffer must hold `array`.
     ///
     /// # Safety
     /// The flight's previous frame is done, and nothing recorded for the flight is submitted again. The slot

@@ -1,19 +1,19 @@
-//! The indices of one tile. Every grid is drawn as instances of it.
+//! The indices of one tile. Every grid is drawn as instances of this tile.
 
 use wavefield_handoff::contents::wave::Grid;
 
-/// In cells. A tile's 33 x 33 corners fit 16-bit indices, and its triangles are worth an instance.
+/// A tile's side in cells. Its 33 x 33 corners fit 16-bit indices, and it is large enough for an instance.
 pub const TILE: u32 = 32;
 
-/// Of one tile: two triangles for each cell.
+/// The number of indices in one tile: two triangles for each cell.
 pub(super) const INDICES: u32 = TILE * TILE * 6;
 
 pub fn tile_count(grid: Grid) -> (u32, u32) {
     ((grid.cols - 1).div_ceil(TILE), (grid.rows - 1).div_ceil(TILE))
 }
 
-/// Returns two counter-clockwise triangles (from above) per cell, in strips of 4 columns, so that vertices
-/// are used again soon. Strips of 2 and of 8 columns are slower.
+/// Returns two triangles per cell, counter-clockwise seen from above. Cells are in strips of 4 columns, so
+/// that vertices are reused soon. Strips of 2 and of 8 columns are slower.
 pub fn tile_indices() -> Vec<u16> {
     const STRIP: u32 = 4;
     let mut indices = Vec::with_capacity(INDICES as usize);

@@ -10,16 +10,16 @@ use super::pass::{COLOR_WRITES, PICTURE_STAGES, next_use};
 use wavefield_gpu::vulkan::{CommandPool, Device, Queue, color_barrier, pipeline_barrier};
 use wavefield_gpu::{Error, Result};
 
-/// See [`egui::Context::tessellate`].
+/// egui's output, ready to draw: see [`egui::Context::tessellate`].
 #[derive(Default)]
 pub struct Painting {
     pub primitives: Vec<ClippedPrimitive>,
     pub pixels_per_point: f32,
 }
 
-/// Draws egui's output over resolved pictures. The queue must be idle before it is dropped.
+/// Draws egui's output over resolved pictures. The queue must be idle before the painter is dropped.
 pub struct Painter {
-    // Never dropped if the device is leaked.
+    // Leaked together with the device if the GPU is stuck.
     renderer: ManuallyDrop<Renderer<GpuAllocator>>,
     pool: CommandPool,
     device: Device,
@@ -45,7 +45,7 @@ impl Painter {
         Ok(Self { renderer, pool, device })
     }
 
-    /// Uploads glyphs and images, and then waits for the queue without a timeout: wait for submissions first.
+    /// Uploads glyphs and images. Waits for the queue without a timeout, so wait for all submissions first.
     pub fn upload(&mut self, queue: &mut Queue, mut textures: TexturesDelta) -> Result<()> {
         // egui panics in a debug build if a delta is dropped that has not been taken, after an error too.
         let (set, free) = (std::mem::take(&mut textures.set), std::mem::take(&mut textures.free));

@@ -15,7 +15,7 @@ pub(super) struct Palette {
 }
 
 impl Palette {
-    /// Waits for the queue.
+    /// Creates the colour map's image. Waits for the queue.
     pub(super) fn new(queue: &mut Queue, map: ColorMap) -> Result<Self> {
         let device = queue.device();
         let usage = vk::ImageUsageFlags::SAMPLED | vk::ImageUsageFlags::TRANSFER_DST;
@@ -26,7 +26,7 @@ impl Palette {
         Ok(palette)
     }
 
-    /// Waits for the queue.
+    /// Uploads another colour map. Waits for the queue.
     pub(super) fn set(&self, queue: &mut Queue, map: ColorMap) -> Result<()> {
         let device = queue.device().clone();
         let texels = map.texels(EXTENT.width as usize);

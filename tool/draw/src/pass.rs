@@ -13,7 +13,7 @@ pub struct Picture {
     pub final_layout: vk::ImageLayout,
 }
 
-/// Every device supports 1 and 4 for colour and depth ("Required Limits", `framebufferColorSampleCounts`).
+/// Every device supports both for colour and depth ("Required Limits", `framebufferColorSampleCounts`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Samples {
     /// One: fast, with jagged edges.
@@ -38,7 +38,7 @@ impl Samples {
     }
 }
 
-/// The texture's plane has only one style.
+/// The style of a mesh or surface. The texture's plane has only one style.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Style {
     /// A lit surface.
@@ -60,14 +60,14 @@ pub(super) const PICTURE_STAGES: vk::PipelineStageFlags2 = vk::PipelineStageFlag
 
 pub(super) fn next_use(layout: vk::ImageLayout) -> (vk::PipelineStageFlags2, vk::AccessFlags2) {
     match layout {
-        // A semaphore orders the present. Later commands begin at these stages.
+        // A semaphore orders the present. Later commands that use the picture begin at these stages.
         vk::ImageLayout::PRESENT_SRC_KHR => (PICTURE_STAGES, vk::AccessFlags2::NONE),
         _ => (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ),
     }
 }
 
-/// Prefers 24 bits, which are faster to clear and write than 32 and still resolve a hundred-thousandth of the
-/// field's width. Every device has one ("Required Format Support").
+/// Prefers 24 bits, which are faster to clear and write than 32 bits, and still resolve a hundred-thousandth
+/// of the field's width. Every device has one of the two ("Required Format Support").
 pub(super) fn depth_format(device: &Device) -> vk::Format {
     let (instance, adapter) = (device.instance().raw(), device.adapter().raw());
     let small = vk::Format::X8_D24_UNORM_PACK32;
@@ -79,7 +79,7 @@ pub(super) fn depth_format(device: &Device) -> vk::Format {
     }
 }
 
-/// One pair serves all frames, because those of one queue draw one after another.
+/// The attachments that all frames share, because the frames of one queue are drawn one after another.
 pub(super) struct PassAttachments {
     color: Option<Image>,
     depth: Image,
@@ -113,8 +113,8 @@ impl PassAttachments {
         self.depth.extent()
     }
 
-    /// Records a render pass with the draws of `draw`. They begin with `clear`, a value for each picture, or
-    /// cover every pixel. With more than one sample there is one picture.
+    /// Records a render pass with the draws of `draw`. The pictures are cleared to `clear`, one value each,
+    /// or the draws cover every pixel. With more than one sample, there is only one picture.
     ///
     /// # Safety
     /// `commands` is recording. The pictures have this size and format, outlive the commands, and may be
@@ -139,10 +139,10 @@ impl PassAttachments {
             undefined(depth_writes),
             (vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL, depth_uses),
         );
-        // After a draw, a present (the acquire semaphore's wait is at this stage) or a read-back.
+        // The last use was a draw, a present (the acquire semaphore's wait is at this stage) or a read-back.
         let before = undefined((PICTURE_STAGES, COLOR_WRITES.1));
         let written = pictures.iter().map(|picture| color_barrier(picture.image, before, drawable));
-        // Without this image, the draw goes to the pictures themselves.
+        // Without this image, the draw writes to the pictures directly.
         let multisampled = self.color.as_ref();
         let multisampled =
             multisampled.map(|image| color_barrier(image.raw(), undefined(COLOR_WRITES), drawable));
@@ -163,7 +163,7 @@ impl PassAttachments {
     }
 
     /// # Safety
-    /// As [`PassAttachments::record`].
+    /// Same as [`PassAttachments::record`].
     unsafe fn begin(&self, commands: vk::CommandBuffer, pictures: &[Picture], clear: &[vk::ClearColorValue]) {
         let target = |(number, picture): (usize, &Picture)| {
             let target = vk::RenderingAttachmentInfo::default()
@@ -193,7 +193,7 @@ impl PassAttachments {
             .load_op(vk::AttachmentLoadOp::CLEAR)
             .store_op(vk::AttachmentStoreOp::DONT_CARE)
             .clear_value(vk::ClearValue {
-                // Reversed depth: 0 is the farthest.
+                // Depth is reversed: 0 is the farthest.
                 depth_stencil: vk::ClearDepthStencilValue { depth: 0.0, stencil: 0 },
             });
         let area = vk::Rect2D { offset: vk::Offset2D::default(), extent: self.extent() };

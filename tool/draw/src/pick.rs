@@ -1,8 +1,8 @@
 //! Finds the vertex of a field under a pixel.
 //!
-//! The CPU does not have the vertices, so this takes two steps. A [`Trail`] names the few vertices that the
-//! pixel's [`Ray`] passes over. Once these are read from the slot, it says where the ray meets the surface.
-//! The answer is right only for a regular grid, 2 wide both ways.
+//! The CPU does not have the vertices, so this takes two steps. A [`Trail`] lists the few vertices that the
+//! pixel's [`Ray`] passes over. After these vertices are read from the slot, the trail finds where the ray
+//! meets the surface. The result is correct only for a regular grid that is 2 wide in both directions.
 
 use glam::{Vec2, Vec3};
 
@@ -18,13 +18,13 @@ pub struct Trail {
     end: (Vec2, f32),
 }
 
-/// A camera is never so far away.
+/// The maximum distance along a ray. No camera is farther away.
 const FARTHEST: f32 = 100.0;
 impl Trail {
-    /// With more rows or columns in the field, a trail leaves some out.
+    /// The maximum number of vertices in a trail. In a field with more rows or columns, a trail skips some.
     pub const MOST: usize = 1024;
 
-    /// Returns `None` if the ray misses the field.
+    /// Returns the part of `ray` above or below the field, or `None` if the ray misses the field.
     pub fn new(ray: Ray, grid: Grid) -> Option<Self> {
         let (mut near, mut far) = (0.0f32, FARTHEST);
         for (from, by) in [(ray.origin.x, ray.direction.x), (ray.origin.z, ray.direction.z)] {
@@ -61,7 +61,7 @@ impl Trail {
         })
     }
 
-    /// Returns the first of [`Trail::vertices`], which have `values`, that the ray meets.
+    /// Returns the index of the first of [`Trail::vertices`] that the ray meets. `values` are these vertices.
     pub fn hit(&self, values: &[Vertex]) -> Option<usize> {
         let heights = (0..self.count()).map(|index| {
             let (begin, end) = (self.begin.1, self.end.1);

@@ -9,7 +9,7 @@ use wavefield_gpu::vulkan::{AutoDestroy, Device, shader_module};
 use wavefield_handoff::contents::array::ArrayKind;
 use wavefield_handoff::contents::scene::Scene;
 
-/// SPIR-V from one file of WGSL.
+/// The SPIR-V of one WGSL file.
 struct Shaders {
     vertex: &'static [u8],
     fragment: &'static [u8],
@@ -43,15 +43,15 @@ pub(super) struct Pipelines {
 }
 
 impl Pipelines {
-    /// The background lies at the depth to which the picture is cleared, so it needs `GREATER_OR_EQUAL` to
-    /// show where nothing was drawn.
+    /// Creates the background's pipeline. The background is at the depth to which the picture is cleared, so
+    /// it needs `GREATER_OR_EQUAL` to appear where nothing was drawn.
     pub(super) fn background(&self) -> Result<Pipeline> {
         self.make(shaders!("background", "fragment_main"), vk::CompareOp::GREATER_OR_EQUAL)
     }
 
     pub(super) fn of(&self, kind: ArrayKind, style: Style) -> Result<Pipeline> {
         let shaders = match (self.scene, kind, style) {
-            // A texture's plane has no facts.
+            // A texture's plane has no `Output::Facts`.
             (Scene::Field, ..) if self.output == Output::Facts => match (kind, style) {
                 (ArrayKind::Mesh, Style::Points) => shaders!("points", "facts_main"),
                 (ArrayKind::Mesh, _) => shaders!("field", "facts_main"),
@@ -70,7 +70,7 @@ impl Pipelines {
             (_, ArrayKind::Points, _) => shaders!("cloud", "fragment_main"),
             (_, ArrayKind::Image, _) => shaders!("image", "fragment_main"),
         };
-        // Depth is reversed, so this means nearer.
+        // Depth is reversed, so a greater depth is nearer.
         self.make(shaders, vk::CompareOp::GREATER)
     }
 
@@ -90,7 +90,7 @@ impl Pipelines {
             .topology(vk::PrimitiveTopology::TRIANGLE_LIST);
         let viewport = vk::PipelineViewportStateCreateInfo::default().viewport_count(1).scissor_count(1);
         let raster = vk::PipelineRasterizationStateCreateInfo::default()
-            // Both sides show: a low camera sees the underside of a crest.
+            // Show both sides: a low camera sees the underside of a crest.
             .cull_mode(vk::CullModeFlags::NONE)
             .line_width(1.0);
         let multisample =

@@ -5,11 +5,11 @@ use wavefield_handoff::contents::wave::Grid;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FieldView {
-    /// For an image, its distance zooms, and its target's x and y move: see [`Placement`].
+    /// For an image, the camera's distance zooms, and its target's x and y pan: see [`Placement`].
     pub camera: Camera,
-    /// The values at the colour map's ends, or of 0 and 1 in RGB, in the array's units. Finite and not equal.
+    /// The values at the ends of the colour map, or of 0 and 1 in RGB, in array units. Finite and not equal.
     pub limits: [f32; 2],
-    /// The diameter of points in pixels.
+    /// The diameter of points, in pixels.
     pub size: f32,
 }
 
@@ -28,11 +28,11 @@ impl FieldView {
         }
     }
 
-    /// Returns the lower limit, and the factor that maps the distance from it to 0..1, for shaders.
+    /// Returns the lower limit and the factor with which shaders map values to 0..1.
     pub(super) fn scale(&self) -> [f32; 2] {
         let [low, high] = self.limits.map(f64::from);
         let scale = (high - low).recip() as f32;
-        // Limits that are almost equal give a step, not infinity.
+        // Limits that are almost equal give a step instead of infinity.
         [self.limits[0], scale.clamp(f32::MIN, f32::MAX)]
     }
 }
@@ -50,7 +50,7 @@ pub struct Placement {
 
 impl Placement {
     /// Fits the image into the picture, then scales it by the default distance over the camera's. The
-    /// camera's target, in halves of the image's longer side with y up, is in the middle of the picture.
+    /// camera's target, in units of half the longer side with y up, is in the middle of the picture.
     pub fn new(image: Grid, camera: &Camera, picture: (u32, u32)) -> Self {
         let (cols, rows) = (image.cols as f32, image.rows as f32);
         let (width, height) = (picture.0 as f32, picture.1 as f32);
@@ -62,7 +62,7 @@ impl Placement {
         Self { corner: [0.5 * (width - size[0]) + right, 0.5 * (height - size[1]) + down], size }
     }
 
-    /// Returns half of the longer side, in pixels.
+    /// Returns half of the image's longer side, in pixels.
     pub fn unit(&self) -> f32 {
         0.5 * self.size[0].max(self.size[1])
     }

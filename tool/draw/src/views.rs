@@ -1,4 +1,4 @@
-//! Many views of a slot in one submission, as colours or as facts, for programs.
+//! Draws many views of a slot in one submission, as colours or as facts, for other programs.
 
 use ash::vk;
 
@@ -8,22 +8,22 @@ use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Device, Queue, copy_of_level};
 use wavefield_handoff::producer::Source;
 
-/// In one submission.
+/// The maximum number of views in one submission.
 pub const MAX_VIEWS: usize = 1024;
 /// Views share sheets of about this many pixels, so that the multisampled attachments stay small.
 const SHEET_PIXELS: u64 = 1 << 22;
-/// Limits the kept sheets, each for one size and kind of pictures.
+/// Limits the sheets that are kept. Each sheet is for one size and one kind of pictures.
 const MAX_SHEETS: usize = 6;
 const KEPT_PIXELS: u64 = 4 * SHEET_PIXELS;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PictureKind {
-    /// RGBA, a byte each, sRGB.
+    /// sRGB colour as RGBA, one byte per channel.
     Color,
     /// The distance from the eye along the view's axis, `f32`; infinite where nothing is drawn.
     Depth,
-    /// The direction in which the surface faces the eye, three `f32`, and 1; zeros where nothing is drawn.
+    /// The surface's normal, facing the eye, as three `f32`, then 1; zeros where nothing is drawn.
     Normal,
     /// The number of the vertex, point or pixel of the array, `i32`; -1 where nothing is drawn.
     Index,
@@ -37,7 +37,7 @@ impl PictureKind {
         }
     }
 
-    /// Returns what draws it, and which of that output's pictures it is.
+    /// Returns the output that draws this kind, and the index of its picture in that output.
     fn output(self) -> (Output, usize) {
         match self {
             Self::Color => (Output::Color(OffscreenTarget::FORMAT), 0),
@@ -57,7 +57,7 @@ struct SheetPlan {
 }
 
 impl SheetPlan {
-    /// Fits a sheet whose edges have at most `limit` pixels.
+    /// Plans a sheet whose edges have at most `limit` pixels.
     fn new(size: vk::Extent2D, count: usize, limit: u32) -> Self {
         let pixels = u64::from(size.width) * u64::from(size.height);
         let most = (SHEET_PIXELS / pixels).clamp(1, count as u64) as u32;
@@ -110,10 +110,10 @@ impl Sheet {
     }
 }
 
-/// Where the pictures of a kind begin in the buffer, in bytes: a multiple of 16.
+/// A kind, and where its pictures begin in the buffer: an offset in bytes, a multiple of 16.
 pub type PicturePlace = (PictureKind, u64);
 
-/// In the buffer, the pictures of a kind follow each other, without gaps, each with its rows from the top.
+/// In the buffer, the pictures of a kind follow each other without gaps, with rows from top to bottom.
 pub struct Wanted<'a> {
     pub views: &'a [FieldView],
     pub size: vk::Extent2D,
@@ -128,7 +128,7 @@ impl Wanted<'_> {
     }
 }
 
-/// The sheets used last come last.
+/// The sheets for such pictures. The most recently used sheets are last.
 pub struct Views {
     sheets: Vec<Sheet>,
     flights: usize,
@@ -139,12 +139,12 @@ impl Views {
         Self { sheets: Vec::new(), flights }
     }
 
-    /// Returns whether [`Views::prepare`] would make or drop something.
+    /// Returns whether [`Views::prepare`] would make or drop sheets.
     pub fn needs(&self, device: &Device, wanted: &Wanted<'_>) -> bool {
         wanted.outputs().into_iter().any(|output| self.find(device, output, wanted).is_none())
     }
 
-    /// Makes the sheets for the array of `like`. If [`Views::needs`], waits, and no frame may be in flight.
+    /// Makes missing sheets for the array of `like`. If [`Views::needs`], waits; no frame may be in flight.
     pub fn prepare(&mut self, queue: &mut Queue, like: &FieldRenderer, wanted: &Wanted<'_>) -> Result<()> {
         let plan = plan(queue.device(), wanted);
         let mut outputs = wanted.outputs();
@@ -218,7 +218,7 @@ impl Views {
     }
 }
 
-/// Returns how many of the oldest sheets, with pixels as in `kept`, to drop before there are `more`.
+/// Returns how many of the oldest sheets to drop before adding `more`. `kept` has each sheet's pixels.
 fn too_many(kept: &[u64], (more, pixels): (usize, u64)) -> usize {
     let fits =
         |kept: &[u64]| kept.len() + more <= MAX_SHEETS && kept.iter().sum::<u64>() + pixels <= KEPT_PIXELS;

@@ -14,26 +14,26 @@ pub enum Error {
     #[error("{}{}", self.answer(), vulkan_hint(*.result))]
     Vulkan {
         call: &'static str,
-        /// `the Vulkan loader` while there is no device yet.
+        /// The device's name; `the Vulkan loader` before there is a device.
         device: String,
         result: vk::Result,
     },
 
-    /// The driver gave up on the GPU, and the device cannot be used any more.
+    /// The driver lost the device, which cannot be used any more.
     #[error("{call} failed on {device}: {}{}{}", vulkan_words(vk::Result::ERROR_DEVICE_LOST), fault_words(.fault), vulkan_hint(vk::Result::ERROR_DEVICE_LOST))]
     DeviceLost {
         call: &'static str,
         device: String,
-        /// The report of `VK_EXT_device_fault`, if the driver has it.
+        /// The driver's report through `VK_EXT_device_fault`, if any.
         fault: Option<String>,
     },
 
     #[error("no memory on {device} for {asked}: {}{}; {}", free_words(*.free), .advice, .source.answer())]
     NoRoom {
         device: String,
-        /// Slots, vertices and bytes.
+        /// The requested slots, vertices and bytes.
         asked: String,
-        /// Bytes free without this ring; `None` if the driver does not say.
+        /// Free memory without this ring, in bytes; `None` if the driver does not report it.
         free: Option<u64>,
         advice: String,
         source: Box<Error>,
@@ -45,11 +45,11 @@ pub enum Error {
     #[error("{what}: {reason}; {hint}")]
     Missing { what: &'static str, reason: String, hint: &'static str },
 
-    /// A kernel (PTX) that the driver's compiler refused or that lacks its entry.
+    /// A problem with a kernel: for example, the driver's compiler refused it, or it lacks its entry.
     #[error("kernel {kernel}: {problem}")]
     Kernel { kernel: String, problem: String },
 
-    /// The allocator for depth, uniforms, staging and read-back could not allocate.
+    /// The allocator for depth, uniforms, staging and read-back failed.
     #[error("{}{}", self.answer(), allocation_hint(.what))]
     Allocation { what: &'static str, bytes: u64, device: String, source: gpu_allocator::AllocationError },
 
@@ -60,7 +60,7 @@ pub enum Error {
     #[error("{0}")]
     Unsupported(String),
 
-    /// The request makes no sense on any machine: exit code 2.
+    /// The request is wrong on any machine. The exit code is 2.
     #[error("{0}")]
     Usage(String),
 
@@ -69,20 +69,20 @@ pub enum Error {
 
     #[error("cannot {action} {}: {source}", .path.display())]
     Io {
-        /// `read` or `write`.
+        /// The verb of the message, for example `read`.
         action: &'static str,
         path: PathBuf,
         source: std::io::Error,
     },
 
-    /// `wavefield verify` found wrong data, or missed a fault that `--break` had put in.
+    /// `wavefield verify` found wrong data, or missed a fault that `--break` injected.
     #[error("{0}")]
     Check(String),
 
     #[error("the validation layer reported {0} error(s), shown above")]
     Validation(u64),
 
-    /// No frame was finished for too long. Nothing was released, because the GPU may still use it.
+    /// No frame finished within the timeout. Nothing is released, because the GPU may still use it.
     #[error("no frame was finished for {seconds:.0} s on {device} ({progress}); --timeout allows more")]
     Stuck { device: String, seconds: f64, progress: String },
 
@@ -90,7 +90,7 @@ pub enum Error {
     Stopped(String),
 }
 
-/// Turns the library's errors into the tool's, which also tell the user what to do.
+/// Converts the library's errors into the tool's, which also tell the user what to do.
 impl From<vulkan_cuda::Error> for Error {
     fn from(error: vulkan_cuda::Error) -> Self {
         use vulkan_cuda::Error as E;
@@ -130,7 +130,7 @@ impl Error {
             }
             Error::Allocation { what, bytes, device, source } => {
                 let answer = match source {
-                    // The allocator answers this only if `vkAllocateMemory` ran out of memory.
+                    // The allocator returns this only if `vkAllocateMemory` ran out of memory.
                     gpu_allocator::AllocationError::OutOfMemory => {
                         format!("vkAllocateMemory: {}", vulkan_words(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY))
                     }

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use crate::{Error, Result};
 
-/// Reads a regular file of at most `most` bytes. Opens nothing else: reading a FIFO may never end.
+/// Reads a regular file of at most `most` bytes. Refuses other files, because reading a FIFO may never end.
 pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
     let read = || {
         let mut bytes = Vec::new();
-        // The file may grow while it is read.
+        // Limit the read, because the file may grow meanwhile.
         open(path)?.take(most + 1).read_to_end(&mut bytes)?;
         match bytes.len() as u64 > most {
             true => Err(io::Error::other(format!("it has more than {most} bytes, too many for such a file"))),
@@ -19,7 +19,7 @@ pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    // Checked before opening, because opening a device can have side effects.
+    // Check before opening, because opening a device can have side effects.
     let found = std::fs::metadata(path)?;
     if found.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
@@ -32,7 +32,7 @@ fn open(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
-        // Do not wait if a FIFO has replaced the file, or for a kernel file that has no data yet.
+        // Do not block if a FIFO has replaced the file, or if a file of the OS kernel has no data yet.
         options.custom_flags(libc::O_NONBLOCK);
     }
     options.read(true).open(path)

@@ -1,18 +1,17 @@
-//! The ground floor of the tool: Vulkan objects and CUDA kernels that own their handles, and what every crate
-//! uses.
+//! The base crate of the tool: Vulkan and CUDA objects that own their handles, and utilities for every crate.
 //!
-//! - [`vulkan`]: from the instance to the swapchain; [`shaders`]: their SPIR-V
+//! - [`vulkan`]: from the instance to the swapchain; [`shaders`]: the SPIR-V of all shaders
 //! - [`cuda`]: a context, a stream, kernels from PTX or CUDA C++
-//! - [`machine`]: what a figure was measured on
+//! - [`machine`]: the machine on which a figure was measured
 //! - [`error`]: what was tried, on which device, what the driver answered; [`advice`]: what to do about it
 //! - [`report`]: results and notes on the terminal; [`progress`]: a bar that shows the time left
 //! - [`input_file`], [`output_file`]: files that the user names
-//! - [`threads`]: rayon's pool, one job on a thread, exact sleeping
-//! - [`stuck_gpu`]: what must not be released, because the GPU may still use it
+//! - [`threads`]: rayon's pool, jobs on their own threads, precise sleeps
+//! - [`stuck_gpu`]: objects that must not be released, because the GPU may still use them
 //! - [`svg`]: pictures that follow the reader's light or dark theme
 //! - `unix_packets`: packets with file descriptors over a Unix socket (Linux)
 
-// rustc then sees what nobody uses.
+// Warns about `pub` on items that other crates cannot reach: those must be `pub(crate)`.
 #![warn(unreachable_pub)]
 
 pub mod advice;

@@ -7,7 +7,7 @@ use crate::vulkan::AdapterInfo;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     pub gpu: String,
-    /// Whether the CPU is the device, so that its times say nothing about a GPU. Older files omit it.
+    /// Whether the device is a CPU, so that its times say nothing about a GPU. Older files lack this field.
     #[serde(default)]
     pub software: bool,
     pub driver: String,
@@ -47,7 +47,7 @@ fn system() -> String {
     format!("{name}, {} {}", std::env::consts::OS, kernel.trim()).trim().to_owned()
 }
 
-/// Returns the value in the first line that begins with `key`, without quotes. `:` or `=` separates the two.
+/// Returns the value in the first line that begins with `key`, without quotes. `:` or `=` separates them.
 fn line_of(path: &str, key: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let line = text.lines().find(|line| line.starts_with(key))?;

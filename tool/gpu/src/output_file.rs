@@ -1,5 +1,5 @@
-//! Writes results. A file appears under its name complete or not at all: it is written next to its place and
-//! renamed once it is on the disk. A FIFO, a device, a terminal or standard output (`-`) is written directly.
+//! Writes output files. A file appears under its name complete or not at all: a temporary file in its folder
+//! is renamed once it is on disk. A FIFO, device, terminal or standard output (`-`) is written directly.
 
 use std::collections::HashMap;
 #[cfg(unix)]
@@ -19,8 +19,8 @@ use tempfile::{Builder, NamedTempFile};
 
 use crate::{Error, Result, report};
 
-/// Checks that every output can be written and that no two are the same file, before minutes of work. Leaves
-/// nothing behind. If an output is standard output, messages go to standard error from now on.
+/// Checks, before a long run, that every output can be written and that no two are the same file. Leaves no
+/// file behind. If an output is standard output, messages go to standard error from now on.
 pub fn check_outputs<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
     let mut seen = HashMap::new();
     for path in paths {
@@ -34,7 +34,7 @@ pub fn check_outputs<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result
 }
 
 pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-    // In memory first, so that no half of it is ever written.
+    // Build it in memory first, so that nothing is written if `fill` fails.
     let mut whole = Vec::new();
     writing(path, || fill(&mut whole))?;
     let mut output = StreamedOutput::begin(path)?;
@@ -42,7 +42,7 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
     output.finish()
 }
 
-/// Writes `value` as JSON. Fails if a figure is not finite: JSON has no such number to read back.
+/// Writes `value` as JSON. Fails if a number is not finite, because JSON cannot represent it.
 pub fn write_json<T: Serialize + DeserializeOwned>(path: &Path, value: &T) -> Result<()> {
     write(path, |file| {
         let text = serde_json::to_string_pretty(value)?;
@@ -52,7 +52,7 @@ pub fn write_json<T: Serialize + DeserializeOwned>(path: &Path, value: &T) -> Re
     })
 }
 
-/// An output that is written piece by piece because all of it would need too much memory.
+/// An output that is written in pieces, because it may be too large to keep in memory.
 pub struct StreamedOutput {
     path: PathBuf,
     to: OutputTarget,
@@ -69,7 +69,7 @@ impl StreamedOutput {
         Ok(Self { path: path.to_owned(), to: writing(path, || open(path, false))?.0 })
     }
 
-    /// Appends a piece. A file keeps nothing of a piece that fails, so it can still be finished.
+    /// Appends a piece. If that fails, a file is cut back to its earlier length, so it can still be finished.
     pub fn append(&mut self, piece: &[u8]) -> Result<()> {
         writing(&self.path, || match &mut self.to {
             OutputTarget::Stream(stream) => stream.write_all(piece).and_then(|()| stream.flush()),
@@ -97,10 +97,10 @@ impl StreamedOutput {
     }
 }
 
-/// Opens an output. Also returns an identity that all its names share, unless it may be used repeatedly.
+/// Opens an output. Also returns an identity that all its names share; `None` if it may be used repeatedly.
 #[cfg_attr(not(unix), allow(unused_variables))]
 fn open(path: &Path, only_check: bool) -> io::Result<(OutputTarget, Option<PathBuf>)> {
-    // Fails for a cycle of links, so the loop below ends.
+    // `try_exists` fails for a cycle of links, so the loop below ends.
     let old = path.try_exists()?.then(|| path.metadata()).transpose()?;
     let mut end = path.to_owned();
     loop {
@@ -114,7 +114,7 @@ fn open(path: &Path, only_check: bool) -> io::Result<(OutputTarget, Option<PathB
     #[cfg(unix)]
     if old.as_ref().is_some_and(|old| !old.is_file() && !old.is_dir()) {
         fs::access(path, fs::Access::WRITE_OK)?;
-        // A check must not open a FIFO: its reader would see the end of its input.
+        // A check must not open a FIFO: closing it would end the reader's input.
         let stream: Box<dyn Write + Send> =
             if only_check { Box::new(io::sink()) } else { Box::new(open_stream(path)?) };
         return Ok((OutputTarget::Stream(stream), None));
@@ -127,7 +127,7 @@ fn open(path: &Path, only_check: bool) -> io::Result<(OutputTarget, Option<PathB
     let mut options = OpenOptions::new();
     options.write(true);
     if old.is_some() {
-        options.open(&place)?; // A file that may not be written is not replaced either.
+        options.open(&place)?; // Do not replace a file that this user may not write.
         #[cfg(target_os = "linux")]
         if fs::statx(fs::CWD, &place, fs::AtFlags::empty(), fs::StatxFlags::empty())
             .is_ok_and(|found| found.stx_attributes.contains(fs::StatxAttributes::MOUNT_ROOT))
@@ -135,7 +135,7 @@ fn open(path: &Path, only_check: bool) -> io::Result<(OutputTarget, Option<PathB
             return Err(io::Error::other("it is a mount point and cannot be replaced: mount its folder"));
         }
     }
-    // A new file gets the usual mode, by the umask. One that replaces another is private until it is done.
+    // A new file gets the usual mode, limited by the umask. A replacement is private until it is finished.
     #[cfg(unix)]
     options.mode(if old.is_some() { 0o600 } else { 0o666 });
     options.create_new(true);
@@ -149,7 +149,7 @@ fn open(path: &Path, only_check: bool) -> io::Result<(OutputTarget, Option<PathB
     Ok((OutputTarget::File(part, place), Some(identity)))
 }
 
-/// Opens a FIFO, a device or a terminal. Waits 5 s for a FIFO's reader, since `open` cannot be interrupted.
+/// Opens a FIFO, a device or a terminal. Polls 5 s for a FIFO's reader: `open` would block uninterruptibly.
 #[cfg(unix)]
 fn open_stream(path: &Path) -> io::Result<File> {
     let flags = fs::OFlags::WRONLY | fs::OFlags::NOCTTY | fs::OFlags::NONBLOCK | fs::OFlags::CLOEXEC;
@@ -161,11 +161,11 @@ fn open_stream(path: &Path) -> io::Result<File> {
             opened => break opened?,
         }
     };
-    fs::fcntl_setfl(&file, fs::OFlags::empty())?; // Writes wait again.
+    fs::fcntl_setfl(&file, fs::OFlags::empty())?; // From here on, writes block.
     Ok(file.into())
 }
 
-/// Gives the new file the old one's owner, group, ACL and mode, as far as this user may. Nobody gains rights.
+/// Copies owner, group, ACL and mode from the old file, as far as this user may. Never adds rights.
 #[cfg(unix)]
 fn take_after(file: &File, place: &Path) -> io::Result<()> {
     let Some(old) = place.try_exists()?.then(|| place.metadata()).transpose()? else { return Ok(()) };
@@ -174,7 +174,7 @@ fn take_after(file: &File, place: &Path) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     let kept = kept && {
         const ACL: &str = "system.posix_acl_access";
-        let mut acl = [0; 64 << 10]; // The largest possible attribute.
+        let mut acl = [0; 64 << 10]; // The maximum size of an attribute.
         match fs::getxattr(place, ACL, &mut acl) {
             Ok(size) => fs::fsetxattr(file, ACL, &acl[..size], fs::XattrFlags::empty()).is_ok(),
             // The folder's default ACL may have given the new file one.
@@ -184,11 +184,11 @@ fn take_after(file: &File, place: &Path) -> io::Result<()> {
     };
     let rights = match (owned, kept) {
         (true, true) => 0o7777,
-        (false, true) => 0o777, // The set-user-ID bit and its like do not apply to another owner.
-        // The old group's members are among the others now. The group's bits also limit an ACL.
+        (false, true) => 0o777, // Drop set-user-ID and similar bits: the owner differs.
+        // The old group's members are now others: limit others to the group's bits, which also mask an ACL.
         (_, false) => 0o700 | old.mode() >> 3 & 7,
     };
-    // Set last, because a change of owner clears bits.
+    // Set the mode last, because a change of owner clears bits.
     file.set_permissions(PermissionsExt::from_mode(old.mode() & rights))
 }
 

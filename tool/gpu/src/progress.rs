@@ -2,7 +2,7 @@ use std::fmt::Write;
 
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
-/// A bar with the time left, on standard error if that is a terminal. Dropping it clears the bar.
+/// A progress bar with the time left, on standard error if that is a terminal. Cleared when dropped.
 pub struct ProgressLine(ProgressBar);
 
 impl ProgressLine {

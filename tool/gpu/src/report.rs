@@ -1,4 +1,4 @@
-//! Lines for people. Unlike `println!`, they do not panic when the reader has closed the pipe.
+//! Prints lines for the user. Unlike `println!`, it does not panic when the reader has closed the pipe.
 
 use std::ffi::OsStr;
 use std::fmt::Arguments;
@@ -10,14 +10,14 @@ use clap::ValueEnum;
 
 use crate::{Error, Result};
 
-/// Prints a line of results to standard output. If that fails, for example on a full disk, prints one note.
+/// Prints a line of results to standard output. The first failure, such as a full disk, prints a note.
 pub fn line(text: Arguments<'_>) {
     if SPARED.load(Ordering::Relaxed) {
         return note(text);
     }
     match io::stdout().write_all(format!("{text}\n").as_bytes()) {
         Ok(()) => {}
-        // The reader closed the pipe, which is no failure.
+        // The reader closed the pipe, which is not a failure.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
         Err(error) => {
             FAILED.store(true, Ordering::Relaxed);
@@ -60,10 +60,10 @@ pub fn command_line() -> String {
     words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }
 
-/// Wraps a line at its blanks to `width` columns and indents the rest. Never breaks a word.
+/// Wraps a line at spaces to `width` columns and indents the continuation lines. Never breaks a word.
 pub fn wrap(line: &str, width: usize, indent: usize) -> String {
     let (mut text, mut column, mut rest) = (String::new(), 0, line);
-    // Each step takes a word with the blanks before it. A new line drops those blanks.
+    // Each step takes a word with the spaces before it. A new line drops those spaces.
     while !rest.is_empty() {
         let word = rest.trim_start_matches(' ');
         let end = rest.len() - word.len() + word.find(' ').unwrap_or(word.len());
@@ -80,12 +80,12 @@ pub fn wrap(line: &str, width: usize, indent: usize) -> String {
     text
 }
 
-/// Returns a value's word on the command line; empty for a value that only the library offers.
+/// Returns a value's name on the command line; empty for a value that only the library offers.
 pub fn word(value: impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |word| word.get_name().to_owned())
 }
 
-/// Collects failures while the work goes on. The first is the outcome; every later one is printed at once.
+/// Collects failures while work continues. The first is the outcome; later ones are printed at once.
 #[derive(Default)]
 pub struct Failures(Option<Error>);
 

@@ -1,4 +1,4 @@
-//! What a run must not release because the GPU does not finish and may still use it.
+//! Leaks objects that must not be released, because a GPU that does not finish may still use them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,4 @@
-//! Draws SVG in the reader's light or dark theme, with tooltips, which chart libraries do not offer.
+//! Draws SVG that follows the reader's light or dark theme and has tooltips, which chart libraries lack.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub fn picture(title: &str, size: [f64; 2], content: &Markup) -> Markup {
     }
 }
 
-/// Draws a rectangle with its top left corner at `x` and `y`. A `tip` becomes its tooltip.
+/// Draws a rectangle with its top left corner at `x` and `y`. `tip`, unless empty, is its tooltip.
 pub fn bar(class: &str, [x, y]: [f64; 2], [width, height]: [f64; 2], tip: &str) -> Markup {
     html! {
         rect class=(class) x=(n(x)) y=(n(y)) width=(n(width.max(0.0))) height=(n(height)) {

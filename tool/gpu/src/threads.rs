@@ -1,4 +1,4 @@
-//! Threads: rayon's pool, single jobs, exact sleeping, and the CPU time of all threads.
+//! Threads: rayon's pool, single jobs, precise sleeps, and the CPU time of all threads.
 
 use std::fmt::Display;
 use std::io::Error as IoError;
@@ -11,7 +11,7 @@ use rayon::{ThreadBuilder, ThreadPoolBuilder};
 
 use crate::{Error, Result};
 
-/// Starts rayon with one thread per processor. If the system allows fewer, uses those; rayon would panic.
+/// Starts rayon with one thread per processor, or with fewer if the system refuses; rayon would panic.
 pub fn start() -> Result<()> {
     static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
     let started = STARTED.get_or_init(|| try_start().map_err(|error| error.to_string()));
@@ -44,20 +44,20 @@ fn try_start() -> Result<(), IoError> {
         }
     }
     let hand_over = |thread| give.send(thread).map_err(|_| IoError::other("the thread is gone"));
-    // Fails if the program has started rayon's threads already. Then those do the work, and these end.
+    // This fails if rayon's pool has already started. Then that pool does the work, and these threads end.
     let _ = ThreadPoolBuilder::new().num_threads(count).spawn_handler(hand_over).build_global();
     Ok(())
 }
 
-/// Work on a separate thread. Nothing waits for a job that is dropped early.
+/// Work on a separate thread. Dropping a job does not wait for it.
 pub struct Job<T> {
     thread: JoinHandle<Result<T>>,
-    /// Empty: the thread only checks whether it still exists.
+    /// Lives as long as the job; the thread checks whether it still exists.
     _wanted: Arc<()>,
 }
 
 impl<T: Send + 'static> Job<T> {
-    /// Starts `work` on a thread called `name`. The work can ask whether its result is still wanted.
+    /// Starts `work` on a thread called `name`. `work` can ask whether its result is still wanted.
     pub fn begin(
         name: &str,
         work: impl FnOnce(&dyn Fn() -> bool) -> Result<T> + Send + 'static,
@@ -81,7 +81,7 @@ impl<T: Send + 'static> Job<T> {
     }
 }
 
-/// Makes this thread's sleeps end on time. Linux may stretch 50 µs to twice that. A failure is harmless.
+/// Makes this thread's sleeps more precise: Linux may add 50 µs by default. A failure is harmless.
 #[cfg(target_os = "linux")]
 pub fn sleep_exactly() {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1_000));

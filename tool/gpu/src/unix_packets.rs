@@ -1,4 +1,4 @@
-//! Packets over a Unix socket, with file descriptors (`SCM_RIGHTS` in `unix(7)`). Nothing here waits.
+//! Packets with file descriptors over a Unix socket (`SCM_RIGHTS` in `unix(7)`). No call blocks.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -10,7 +10,7 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-/// The most descriptors that one packet can carry (`SCM_MAX_FD` in `unix(7)`).
+/// The maximum number of descriptors in one packet (`SCM_MAX_FD` in `unix(7)`).
 const MOST: usize = 253;
 
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
@@ -26,7 +26,7 @@ pub fn pair() -> Result<(OwnedFd, OwnedFd)> {
 /// Sends one packet, either whole or not at all.
 ///
 /// # Errors
-/// `EAGAIN`: the other end does not read, and the buffer is full. `EPIPE`: the other end is closed.
+/// `EAGAIN` if the peer does not read and the buffer is full; `EPIPE` if the peer has closed its end.
 // ANCHOR: send
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
@@ -39,15 +39,15 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]
 }
 // ANCHOR_END: send
 
-/// Receives a packet: its size, whether it was truncated, and its descriptors, which even an error may have.
+/// Receives a packet: its size, whether it was truncated, and its descriptors, even if there is an error.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> (Result<(usize, bool)>, Vec<OwnedFd>) {
-    // Room for every possible descriptor: the kernel would close the rest, in this thread.
+    // Leave room for every possible descriptor: the kernel would close the rest, in this thread.
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let mut look = |control: &mut _| net::recvmsg(socket, &mut [IoSliceMut::new(buffer)], control, flags);
     let got = match look(&mut control) {
-        // The other end closed before it had read everything. What it sent earlier can still be read.
+        // The peer closed its end with unread data. What it sent earlier can still be received.
         Err(Errno::CONNRESET) => look(&mut control),
         got => got,
     };

@@ -1,5 +1,5 @@
-//! Two binary semaphores around one slot: the classic scheme. The GPU waits both ways, but the sides take
-//! turns, so each frame pays for two switches between the CUDA context and the graphics context.
+//! Two binary semaphores around one slot: the classic scheme. The GPU waits both ways, but CUDA and Vulkan
+//! take turns, so each frame costs two switches between the CUDA context and the graphics context.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) const BINARY: HandoffEntry = one_slot::entry::<BinaryPair>(
     "One shared buffer or image and two binary semaphores: the classic scheme",
 );
 
-/// Each checks that a signal has one wait, and that no wait comes before its signal is submitted.
+/// Each semaphore checks that every signal has one wait, and is submitted before it.
 struct BinaryPair {
     /// Signalled by CUDA, waited for by Vulkan in the same frame.
     ready: SharedBinary,
@@ -37,7 +37,7 @@ impl SlotSync for BinaryPair {
     }
 
     fn wait_free(&mut self, timeline: &CudaTimeline) -> Result<()> {
-        // Only a submitted signal can be waited for. The first frame waits for nothing.
+        // Wait only for a submitted signal. The first frame waits for nothing.
         if !std::mem::take(&mut self.read) {
             return Ok(());
         }

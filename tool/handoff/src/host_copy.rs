@@ -1,4 +1,4 @@
-//! Device → host → device, as if the two APIs shared nothing. It is here to show what that costs.
+//! Copies device → host → device, as if the two APIs could share no memory, to show what that costs.
 
 use std::any::Any;
 use std::time::{Duration, Instant};
@@ -30,12 +30,12 @@ pub(super) const HOST_COPY: HandoffEntry = HandoffEntry {
 };
 
 struct HostCopyHandoff<K: SceneKernels> {
-    // Field order is drop order: the stream goes before what it uses.
+    // Fields are dropped in this order: the stream before what it uses.
     timeline: CudaTimeline,
     kernels: K,
     scratch: K::Scratch,
     staging: Buffer,
-    /// A buffer or an image, by the scene.
+    /// A buffer or an image, depending on the scene.
     _slot: Box<dyn Any>,
     profile: Profile,
     levels: Vec<vk::BufferImageCopy>,
@@ -67,7 +67,7 @@ impl<K: SceneKernels> HostCopyHandoff<K> {
                 ("the texture on the host", own_slot(&image), Box::new(image))
             }
         };
-        // There is one staging buffer. Once the CPU has waited for the previous frame, Vulkan has read it.
+        // With one frame in flight, Vulkan has read the only staging buffer before CUDA writes it again.
         let parameters = kernels.parameters().clone();
         let usual = Profile::of_queue("cuda, host-copy", vec![drawn]);
         let profile = Profile { max_in_flight: 1, uses_cuda: true, parameters, ..usual };
@@ -75,7 +75,7 @@ impl<K: SceneKernels> HostCopyHandoff<K> {
             timeline: CudaTimeline::new(context, &source.name)?,
             kernels,
             scratch,
-            // Cached host memory, because CUDA copies faster into it than into write-combined memory.
+            // Use cached host memory, because CUDA copies faster into it than into write-combined memory.
             staging: make(label, vk::BufferUsageFlags::TRANSFER_SRC, MemoryLocation::GpuToCpu)?,
             _slot: slot,
             profile,
@@ -86,10 +86,10 @@ impl<K: SceneKernels> HostCopyHandoff<K> {
     }
 
     fn run(&mut self, frame: &Frame) -> Result<Produced> {
-        // SAFETY: nobody else touches CUDA's own memory.
+        // SAFETY: nothing else uses CUDA's own memory.
         unsafe { self.kernels.enqueue(&self.timeline, frame, Destination::Scratch(&self.scratch)) }?;
         let began = Instant::now();
-        // The copy would wait too, but without a timeout.
+        // The copy would also wait, but without a timeout.
         self.timeline.wait_idle(self.timeout)?;
         K::read(&self.scratch, self.timeline.stream(), self.staging.bytes_mut()?)?;
         Ok(Produced { blocked: Some(began.elapsed()), ..self.profile.produced(frame) })

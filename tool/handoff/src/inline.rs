@@ -1,5 +1,5 @@
-//! The CUDA kernel *inside the Vulkan command buffer*: no second context, no switch, no semaphore. The ring
-//! only lets frames overlap.
+//! Runs the CUDA kernel *inside the Vulkan command buffer*: no second context, no switch, no semaphore. The
+//! ring only lets frames overlap.
 
 use std::ffi::c_void;
 
@@ -35,7 +35,7 @@ struct InlineHandoff {
 }
 
 impl InlineHandoff {
-    /// Loads the kernels, which `context` links. The queue's device was made with `inline`.
+    /// Links the kernels with `context` and loads them. The queue's device must be made with `inline`.
     fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let (device, grid) = (queue.device(), desc.grid);
         check_grid(device, grid)?;
@@ -84,7 +84,7 @@ impl Producer for InlineHandoff {
         barrier((frame.reads.stage, vk::AccessFlags2::NONE), writes);
         launch(&self.module);
         if let Some(stamp) = &self.stamp {
-            // The stamp reads and writes what the kernel has written.
+            // The stamp kernel reads and writes what the kernel has written.
             barrier(writes, (kernels, writes.1 | vk::AccessFlags2::MEMORY_READ));
             launch(stamp);
         }
@@ -92,16 +92,16 @@ impl Producer for InlineHandoff {
     }
 }
 
-/// In bytes for each thread. Vulkan's driver provides local memory and says nothing about it. On an H100 and
-/// an H200 (driver 580), correct kernels ran with up to 12288 bytes. With 16384, drawing stopped on the GPU
-/// for every process, though the kernel is right on a stream. So half of what worked is allowed.
+/// The maximum local memory of a thread, in bytes. Vulkan's driver provides it but reports no limit. On an
+/// H100 and an H200 (driver 580), correct kernels ran with up to 12288 bytes. With 16384, the GPU stopped
+/// drawing for every process, though the kernel is correct on a stream. So half of what worked is allowed.
 const MOST_LOCAL_BYTES: u32 = 12288 / 2;
 
-/// A CUDA kernel as Vulkan holds it.
+/// A CUDA kernel that Vulkan has loaded.
 ///
 /// `VK_NVX_binary_import` takes machine code for one kind of GPU, which the CUDA driver's linker makes from
-/// the PTX. It is experimental and hardly documented, so the hand-off that uses it has a fallback. It ran on
-/// an H200 (driver 580). No driver was found that has its successor, `VK_NV_cuda_kernel_launch`.
+/// the PTX. The extension is experimental and hardly documented, so the hand-off has a fallback. It ran on an
+/// H200 (driver 580). No driver was found that has its successor, `VK_NV_cuda_kernel_launch`.
 struct Module {
     ext: nvx::binary_import::Device,
     module: vk::CuModuleNVX,
@@ -112,14 +112,14 @@ struct Module {
 }
 
 impl Module {
-    /// Loads the kernel, which `context` links. The device was made with `inline`.
+    /// Links the kernel with `context` and loads it. The device must be made with `inline`.
     fn new(device: &Device, context: &Cuda, source: &KernelSource) -> Result<Self> {
         let entry = source.entry_name()?;
         let cubin = match &source.cubin {
             Some(cubin) => cubin.clone(),
             None => cubin::link(context, source)?,
         };
-        // Vulkan does not say which block sizes a kernel takes, but CUDA does, for the same code.
+        // Vulkan does not report a kernel's allowed block sizes, but CUDA does, for the same code.
         let linked = KernelSource { cubin: Some(cubin.clone()), ..source.clone() };
         let kernel = Kernel::load(context, &linked)?;
         let bytes = kernel.local_bytes()?;
@@ -153,12 +153,12 @@ impl Module {
         Ok(Self { ext, module, function, parameters, block, device: device.clone() })
     }
 
-    /// Records a launch with one thread for each vertex of the grid at the address `vertices`. The launch sees
-    /// what earlier ones wrote to the module's memory, so a kernel may keep state there.
+    /// Records a launch with one thread for each vertex of the grid at the address `vertices`. The launch
+    /// sees what earlier launches wrote to the module's memory, so a kernel may keep state there.
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass. The kernel has the signature of a field's. The vertices
-    /// live until the GPU is done, and barriers order the kernel with their other users.
+    /// `commands` is recording, outside a render pass. The kernel has the signature of a field kernel. The
+    /// vertices live until the GPU is done, and barriers order the kernel with their other users.
     unsafe fn launch(
         &self,
         commands: vk::CommandBuffer,
@@ -168,7 +168,7 @@ impl Module {
     ) {
         let kernels = vk::PipelineStageFlags2::COMPUTE_SHADER;
         let both = vk::AccessFlags2::MEMORY_READ | vk::AccessFlags2::MEMORY_WRITE;
-        // For all memory, because no Vulkan object stands for the module's.
+        // Covers all memory, because no Vulkan object represents the module's memory.
         let state = [vk::MemoryBarrier2::default()
             .src_stage_mask(kernels)
             .src_access_mask(vk::AccessFlags2::MEMORY_WRITE)

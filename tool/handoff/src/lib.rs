@@ -1,7 +1,7 @@
-//! Hands frames to Vulkan: from CUDA in six ways, side by side for comparison, or without ([`producer`]).
+//! Hands frames to Vulkan: from CUDA in six ways, for comparison, or from elsewhere (see [`producer`]).
 //!
-//! Most hand-offs run a scene's kernels ([`SceneKernels`]) into the slots of the library's ring (`timeline`),
-//! or into one slot (`one_slot`), in which a `SlotSync` keeps the two sides apart.
+//! Most hand-offs run a scene's kernels ([`SceneKernels`]), which write the slots of the library's ring
+//! (`timeline`) or a single slot (`one_slot`), in which a `SlotSync` keeps CUDA and Vulkan apart.
 //!
 //! | `--handoff` | file | what keeps the two sides apart | what is copied |
 //! |---|---|---|---|
@@ -12,8 +12,8 @@
 //! | `host-copy` | `host_copy` | the CPU | device → host → device, as without interop |
 //! | `inline` | `inline` | one queue: *Vulkan* launches the CUDA kernel; fields only | nothing |
 //!
-//! [`contents`] is what a frame shows. All hand-offs are [`Producer`]s. A new one is a file with a
-//! `HandoffEntry`, and a line in `hand_offs!`.
+//! [`contents`] describes what a frame shows. All hand-offs are [`Producer`]s. To add one, write a file with
+//! a `HandoffEntry`, and add a line to `hand_offs!`.
 
 #![warn(unreachable_pub)]
 
@@ -44,14 +44,14 @@ type Make = fn(&mut Queue, &Cuda, &KernelSource, &ProducerDesc) -> Result<Box<dy
 struct HandoffEntry {
     name: &'static str,
     help: &'static str,
-    /// For the benchmark's table.
+    /// A short description for the benchmark's table.
     brief: &'static str,
-    /// Whatever the ring's depth.
+    /// Whether there is only one slot, whatever the ring's depth.
     one_slot: bool,
     /// Fails, with the reason, if a device cannot hand over frames this way.
     supports: fn(&AdapterInfo) -> Result<(), &'static str>,
     field: Make,
-    /// `None` for fields only.
+    /// `None` if the hand-off supports only fields.
     texture: Option<Make>,
 }
 
@@ -63,7 +63,7 @@ macro_rules! hand_offs {
         }
 
         impl Handoff {
-            /// In the order of the help.
+            /// All hand-offs, in the order of the help.
             pub const ALL: [Self; [$(Self::$handoff),*].len()] = [$(Self::$handoff),*];
 
             fn entry(self) -> &'static HandoffEntry {
@@ -115,7 +115,7 @@ impl Handoff {
         self.entry().one_slot
     }
 
-    /// Fails if no device hands over this scene this way.
+    /// Fails if this hand-off cannot hand over the scene on any device.
     pub fn check_scene(self, scene: Scene) -> Result<()> {
         self.maker(scene).map(drop)
     }
@@ -137,7 +137,7 @@ impl Handoff {
         (self.entry().supports)(info)
     }
 
-    /// Waits for the queue. `context` must be of the queue's GPU: see [`vulkan_cuda::find_twin`].
+    /// Makes the producer; waits for the queue. `context` is of the queue's GPU ([`vulkan_cuda::find_twin`]).
     pub fn make(
         self,
         queue: &mut Queue,

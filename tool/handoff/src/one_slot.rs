@@ -15,15 +15,15 @@ use wavefield_gpu::cuda::{Cuda, KernelSource};
 use wavefield_gpu::vulkan::{Device, Queue, one_shot, pipeline_barrier};
 use wavefield_gpu::{Error, Result};
 
-/// What keeps CUDA and Vulkan apart in the slot. For comparison, `binary` and `cpu_sync` have a file each.
+/// Keeps CUDA and Vulkan apart in the slot. For comparison, `binary` and `cpu_sync` implement it in two ways.
 ///
 /// For each frame, `wait_free` and `signal_ready` are called around the work that fills the slot. Then
 /// `submit` makes Vulkan's submission that reads it.
 pub(super) trait SlotSync: Sized + 'static {
-    /// Begins with `cuda`.
+    /// The profile's name, which begins with `cuda`.
     const NAME: &'static str;
 
-    /// Whether only the GPU waits. Otherwise the CPU does, and one frame is in flight at a time.
+    /// Whether only the GPU waits. Otherwise the CPU waits, and only one frame is in flight at a time.
     const ON_GPU: bool;
 
     fn new(queue: &Queue, context: &Cuda, desc: &ProducerDesc) -> Result<Self>;
@@ -31,7 +31,7 @@ pub(super) trait SlotSync: Sized + 'static {
     /// Makes CUDA's later work, which writes the slot, wait until Vulkan has read it.
     fn wait_free(&mut self, timeline: &CudaTimeline) -> Result<()>;
 
-    /// Announces that the slot is full once CUDA's earlier work is done. Returns the CPU's wait, if any.
+    /// Signals that the slot is full once CUDA's earlier work is done. Returns the CPU's wait, if any.
     fn signal_ready(&mut self, timeline: &CudaTimeline) -> Result<Option<Duration>>;
 
     /// Makes the submission in which Vulkan reads the slot.
@@ -60,7 +60,7 @@ pub(super) const fn entry<S: SlotSync>(
 }
 
 pub(super) struct OneSlot<K: SceneKernels, S: SlotSync> {
-    // Field order is drop order: the stream goes before what it uses.
+    // Fields are dropped in this order: the stream before what it uses.
     timeline: CudaTimeline,
     sync: S,
     kernels: K,
@@ -71,7 +71,7 @@ pub(super) struct OneSlot<K: SceneKernels, S: SlotSync> {
 }
 
 impl<K: SceneKernels, S: SlotSync> OneSlot<K, S> {
-    /// Waits for the queue. For the device and the errors, see [`SceneKernels::new`].
+    /// Makes the producer; waits for the queue. For the device and the errors, see [`SceneKernels::new`].
     pub(super) fn make(
         queue: &mut Queue,
         context: &Cuda,
@@ -84,10 +84,10 @@ impl<K: SceneKernels, S: SlotSync> OneSlot<K, S> {
         let slot = kernels.slots(&device, context, 1)?.pop();
         let slot = slot.ok_or_else(|| Error::Rule("a hand-off needs a slot".into()))?;
         if let Source::Texture(slot) = K::source(&slot) {
-            // Gives the new image to CUDA before its first write, for which Vulkan's first acquire would be
-            // too late: see `vulkan_cuda::ownership`. A buffer needs nothing.
+            // Give the new image to CUDA before CUDA's first write; Vulkan's first acquire would be too late:
+            // see `vulkan_cuda::ownership`. A buffer does not need this.
             one_shot(queue, |commands| {
-                // The second barrier needs the result of the first.
+                // The second barrier depends on the first, so record them separately.
                 for barrier in first_release(slot.image, family) {
                     // SAFETY: recording; the image outlives the wait in `one_shot`.
                     unsafe { pipeline_barrier(&device, commands, &[], &[barrier]) };
@@ -110,7 +110,7 @@ impl<K: SceneKernels, S: SlotSync> OneSlot<K, S> {
     fn enqueue(&mut self, frame: &Frame) -> Result<Option<Duration>> {
         let Self { timeline, sync, kernels, slot, .. } = self;
         sync.wait_free(timeline)?;
-        // SAFETY: between the two calls of `sync` the slot is CUDA's.
+        // SAFETY: between the two calls of `sync`, the slot belongs to CUDA.
         unsafe { kernels.enqueue(timeline, frame, Destination::Slot(slot)) }?;
         sync.signal_ready(timeline)
     }

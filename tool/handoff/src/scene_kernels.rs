@@ -1,4 +1,4 @@
-//! What CUDA does for a frame: what every scene's kernels offer, and the field's. `texture` has the other's.
+//! CUDA's work for a frame: the trait for the kernels of all scenes, and those of a field.
 
 use tracing::trace_span;
 use vulkan_cuda::SharedBuffer;
@@ -10,12 +10,12 @@ use wavefield_gpu::Result;
 use wavefield_gpu::cuda::{Cuda, DeviceMemory, Kernel, KernelParameters, KernelSource, Signature, Stream};
 use wavefield_gpu::vulkan::Device;
 
-/// What CUDA does for a frame, in every hand-off. The stream must be idle when it or its memory goes.
+/// The kernels of a scene. The stream must be idle when they or their memory are dropped.
 pub trait SceneKernels: Sized + 'static {
     type Slot: Slot;
     type Scratch;
 
-    /// Loads the kernels. `context` must be of the device's GPU: see [`vulkan_cuda::find_twin`].
+    /// Loads the kernels. `context` must belong to the device's GPU: see [`vulkan_cuda::find_twin`].
     fn new(device: &Device, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self>;
 
     /// Makes the slots of a ring, after `new`, so that a bad kernel fails before gigabytes are allocated.
@@ -31,7 +31,7 @@ pub trait SceneKernels: Sized + 'static {
     /// Enqueues a frame's kernels between its two events.
     ///
     /// # Safety
-    /// Nobody else touches the slot until the stream has passed this point.
+    /// Nothing else uses the slot until the stream has passed this point.
     unsafe fn enqueue(
         &self,
         timeline: &CudaTimeline,
@@ -42,10 +42,10 @@ pub trait SceneKernels: Sized + 'static {
     /// Enqueues a copy of CUDA's own memory into a slot.
     ///
     /// # Safety
-    /// One value of this type made both. Nobody else touches the slot until the stream has passed this point.
+    /// One value of this type made both. Nothing else uses the slot until the stream has passed this point.
     unsafe fn copy(scratch: &Self::Scratch, slot: &Self::Slot, stream: &Stream) -> Result<()>;
 
-    /// Waits for the stream.
+    /// Reads CUDA's own memory into `bytes`, and waits for the stream.
     fn read(scratch: &Self::Scratch, stream: &Stream, bytes: &mut [u8]) -> Result<()>;
 }
 
@@ -57,7 +57,7 @@ pub enum Destination<'a, K: SceneKernels> {
 
 pub(super) fn load(context: &Cuda, source: &KernelSource, signature: Signature) -> Result<Kernel> {
     let kernel = Kernel::load(context, source)?;
-    // Checked only now: for text that is not PTX, the compiler's message is better.
+    // Check only now: for text that is not PTX, the compiler's message is better.
     source.check_signature(signature)?;
     Ok(kernel)
 }

@@ -1,4 +1,4 @@
-//! Paints level 0 of a mip chain, and makes each level below from the one above, by surface objects.
+//! Paints level 0 of a mip chain and computes each level below from the one above, through surface objects.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -125,10 +125,10 @@ impl TextureKernels {
         picture(TEXTURE_FORMAT, cols, rows, texture::levels(self.size))
     }
 
-    /// Enqueues `reduce` of `handoff/kernels/texture.cu`, which makes the level `to` from the one above.
+    /// Enqueues `reduce` of `handoff/kernels/texture.cu`, which computes `to` from `from`, the level above.
     ///
     /// # Safety
-    /// Nobody else touches either level until the stream has passed this point.
+    /// Nothing else uses either level until the stream has passed this point.
     unsafe fn reduce(&self, stream: &Stream, from: &Level, to: &Level) -> Result<()> {
         let (mut above, mut below) = (from.surface.raw(), to.surface.raw());
         let (mut from_size, mut to_size) = (from.size, to.size);
@@ -163,15 +163,15 @@ fn levels(size: Grid, array: impl Fn(u32) -> vulkan_cuda::Result<Array>) -> Resu
     (0..texture::levels(size)).map(level).collect()
 }
 
-/// CUDA reaches the texture through a surface for each level, Vulkan through one view.
+/// CUDA accesses the texture through one surface per level, Vulkan through one view.
 pub struct SharedPicture {
-    // The view and the surfaces go before the image.
+    // The view and the surfaces are dropped before the image.
     view: ImageView,
     levels: Vec<Level>,
     image: Arc<SharedImage>,
 }
 
-// SAFETY: it owns the image alone; the surfaces are ways to it.
+// SAFETY: it is the only owner of the image, and the surfaces refer to that image.
 unsafe impl Slot for SharedPicture {
     fn resource(&self) -> Resource {
         self.image.resource()

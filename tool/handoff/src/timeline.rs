@@ -1,4 +1,4 @@
-//! The hand-off that this program exists to show: the GPU waits for each frame in a [`SharedRing`].
+//! The hand-off that this program demonstrates: the GPU waits for each frame in a [`SharedRing`].
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(super) const DEVICE_COPY: HandoffEntry = HandoffEntry {
     ..TIMELINE
 };
 
-/// Waits for the queue. For the device and the errors, see [`SceneKernels::new`].
+/// Makes the producer; waits for the queue. For the device and the errors, see [`SceneKernels::new`].
 fn make<K: SceneKernels, const COPIES: bool>(
     queue: &mut Queue,
     context: &Cuda,
@@ -59,8 +59,8 @@ fn make<K: SceneKernels, const COPIES: bool>(
         ..usual
     };
     let timeline = CudaTimeline::new(context, &source.name)?;
-    // In any frame, also one in which a pointer in the window reads by compute. The older type has the same bits
-    // for these stages.
+    // The stages that may read in any frame: for a pointer in the window, a compute shader reads too. The
+    // older flag type has the same bits for these stages.
     let stage = vk::PipelineStageFlags::from_raw(reads(desc.scene, true).stage.as_raw() as u32);
     let reader = QueueUse { family: queue.family(), stage, access: vk::AccessFlags::SHADER_READ };
     let mut ring = SharedRing::new(&pair, timeline.stream().clone(), slots, reader)?;
@@ -87,14 +87,14 @@ fn make<K: SceneKernels, const COPIES: bool>(
     }))
 }
 
-/// With `device-copy`, it copies as programs do whose memory is another library's (Taichi and Warp).
+/// With `device-copy`, copies frames as programs must if another library owns the memory (Taichi and Warp).
 struct TimelineHandoff<K: SceneKernels> {
-    // Field order is drop order: the ring waits for the GPU, and goes before what its stream runs.
-    /// Produced, but not yet submitted.
+    // Fields are dropped in this order: the ring, which waits for the GPU, before what its stream runs.
+    /// The turn of a frame that is produced, but not yet submitted.
     turn: Option<VulkanTurn<K::Slot, Arc<Stream>>>,
     ring: SharedRing<K::Slot, Arc<Stream>>,
     kernels: K,
-    /// With `device-copy`, what the kernels write.
+    /// With `device-copy`, the memory that the kernels write.
     scratch: Option<K::Scratch>,
     timeline: CudaTimeline,
     next_batch: usize,
@@ -103,7 +103,7 @@ struct TimelineHandoff<K: SceneKernels> {
 }
 
 impl<K: SceneKernels> TimelineHandoff<K> {
-    /// Returns the next frame, before CUDA's work has run. An earlier batch may have enqueued it.
+    /// Returns the turn of the next frame, before CUDA's work has run. An earlier batch may have enqueued it.
     fn next(&mut self, frame: &Frame) -> Result<VulkanTurn<K::Slot, Arc<Stream>>> {
         if let Some(turn) = self.ring.next_read() {
             return Ok(turn);
@@ -113,12 +113,12 @@ impl<K: SceneKernels> TimelineHandoff<K> {
         self.ring.next_read().ok_or_else(held)
     }
 
-    /// Begins with frame `first`. The later frames are filled ahead of time.
+    /// Enqueues a batch that begins with frame `first`. Later frames are filled ahead of time.
     fn fill_batch(&mut self, first: &Frame) -> Result<()> {
         let Self { ring, kernels, scratch, timeline, next_batch, filled, .. } = self;
         if let Some(scratch) = scratch {
             // Only the copy must wait for the slot.
-            // SAFETY: nobody else touches CUDA's own memory.
+            // SAFETY: nothing else uses CUDA's own memory.
             unsafe { kernels.enqueue(timeline, first, Destination::Scratch(scratch)) }?;
         }
         // ANCHOR: write
@@ -127,7 +127,7 @@ impl<K: SceneKernels> TimelineHandoff<K> {
             let index = write.frame();
             *filled = Batch { first: first.index, frames: *next_batch as u64, waits_for: write.waits_for() };
             if let Some(scratch) = scratch {
-                // SAFETY: until `finish` the slot is CUDA's; it and `scratch` are of these kernels.
+                // SAFETY: until `finish`, the slot belongs to CUDA; it and `scratch` come from these kernels.
                 unsafe { K::copy(scratch, write.slot(), timeline.stream()) }?;
                 return Ok(write.finish()?);
             }
@@ -135,7 +135,7 @@ impl<K: SceneKernels> TimelineHandoff<K> {
             let frame = Frame { index, time: first.time + ahead * first.step, ..*first };
             // SAFETY: as above. (With `--break free` frames are torn; nothing worse.)
             unsafe { kernels.enqueue(timeline, &frame, Destination::Slot(write.slot())) }?;
-            // CUDA signals.
+            // CUDA signals that the slot is full.
             Ok(write.finish_after_kernels()?)
         })
         .map(drop)
@@ -149,7 +149,7 @@ impl<K: SceneKernels> Producer for TimelineHandoff<K> {
     }
 
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
-        // A frame that was never submitted is given up, before its slot is needed.
+        // Abandon a frame that was never submitted, before its slot is needed.
         self.turn = None;
         let turn = self.next(frame).map_err(|error| self.timeline.blame(error))?;
         let source = self.profile.slots[turn.index()];
@@ -163,7 +163,7 @@ impl<K: SceneKernels> Producer for TimelineHandoff<K> {
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, _frame: &Frame, source: Source) {
         let Some(slot) = self.profile.slots.iter().position(|&slot| slot == source) else { return };
-        // The ring has this slot, so there is no error.
+        // The ring has this slot, so this does not fail.
         // SAFETY: producers record outside a render pass, and a turn of this slot submits the commands.
         let _ = unsafe { self.ring.record_acquire(slot, commands) };
     }
@@ -195,7 +195,7 @@ impl<K: SceneKernels> Producer for TimelineHandoff<K> {
     }
 
     fn abandon(&mut self) {
-        // The caller has the error that led here. After a fault, this ends Vulkan's waits.
+        // The caller already has the error. After a fault, this call ends Vulkan's waits.
         let _ = self.ring.check();
     }
 }

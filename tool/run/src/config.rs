@@ -29,7 +29,7 @@ pub const DIAGNOSIS: &str = "Diagnosis";
 pub const RISK: &str = "a kernel that faults inside Vulkan's command buffer stops drawing on this GPU for every process \
      (docs/reliability.md); use another --handoff, or accept that with --risk-the-gpu";
 
-// The settings of a run. The comment on an option is its help text; this one would be that of every command.
+// The settings of a run. An option's doc comment is its help; one here would be every command's help.
 #[derive(Parser, Clone, Debug, PartialEq)]
 pub struct Config {
     /// What to show.
@@ -42,7 +42,7 @@ pub struct Config {
     // Runs instead of the wave; CUDA only, unless `gallery` has a shader for it.
     #[arg(skip)]
     pub kernel: Option<KernelSource>,
-    // Read `kernel` from here again whenever its file is saved; in a window only.
+    // Where a window reloads `kernel` from whenever the file is saved.
     #[arg(skip)]
     pub reload: Option<String>,
     #[arg(skip)]
@@ -132,7 +132,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Returns what clap makes of an empty command line.
+    /// Returns the settings that clap parses from an empty command line.
     fn default() -> Self {
         static USUAL: LazyLock<Config> = LazyLock::new(|| Config::parse_from(["wavefield"]));
         USUAL.clone()
@@ -140,7 +140,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns the settings for such a device: a software device draws less, unless the user has chosen.
+    /// Returns the settings for this kind of device: a software device draws less, unless the user chose.
     pub fn suited_to(&self, kind: vk::PhysicalDeviceType, windowed: bool) -> Self {
         let slow = kind == vk::PhysicalDeviceType::CPU;
         let grid = if slow && self.any_grid { Grid { cols: 128, rows: 128 } } else { self.grid };

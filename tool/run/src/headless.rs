@@ -18,11 +18,11 @@ use wavefield_gpu::vulkan::{Device, DeviceDesc, read_image};
 use wavefield_gpu::{Error, Result, output_file, progress::ProgressLine, report::Failures};
 use wavefield_handoff::Handoff;
 
-/// Seconds of the field between two frames. Independent of the clock, so frame N is the same in every run.
+/// Seconds of animation between two frames. Independent of the clock, so frame N is the same in every run.
 pub const STEP: f64 = 1.0 / 60.0;
 
-/// Draws `config.frames` frames and writes the last to `config.output`. Once it draws, a failure comes with a
-/// summary.
+/// Draws `config.frames` frames and writes the last one to `config.output`. Fails if the run cannot start;
+/// [`Ended`] holds any later failure.
 pub fn run_headless(config: &Config, stop: &Stop) -> Result<Ended> {
     output_file::check_outputs(&config.output)?;
     let traced = Traced::begin(config)?;
@@ -50,14 +50,14 @@ pub fn run_headless(config: &Config, stop: &Stop) -> Result<Ended> {
 
 fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
     let frames = config.frames.unwrap_or(match run.engine.device().info().kind {
-        // A software device is slow, so draw few.
+        // A software device is slow, so draw only a few frames.
         vk::PhysicalDeviceType::CPU => 20,
         // More than a run needs to settle: see `Footprint::SETTLED`.
         _ if config.verify => 1000,
         _ => 120,
     });
     let progress = ProgressLine::new(if config.verify { "checking" } else { "drawing" });
-    // An f32 times a frame's number is exact in an f64, so frame N is bit-identical alone or in a batch.
+    // An f32 times a frame number is exact in f64, so frame N is bit-identical, filled alone or in a batch.
     let step = f64::from((config.speed * STEP) as f32);
     let mut last = Instant::now();
     for _ in 0..frames {
@@ -66,7 +66,7 @@ fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut Fra
             break;
         }
         run.frame(step)?;
-        // The first few frames are enqueued at once, before any frame has finished that could be timed.
+        // The first few frames are enqueued at once: no frame has finished yet, so there is no time to add.
         if run.engine.finished().is_some() {
             times.add(lap(&mut last));
         }
@@ -97,7 +97,7 @@ fn lap(last: &mut Instant) -> Duration {
 }
 
 pub struct Headless {
-    // The engine waits for the GPU when it is dropped, so it goes first.
+    // Dropping the engine waits for the GPU, so it must be dropped first.
     engine: Engine,
     target: OffscreenTarget,
     film: Option<Film>,
@@ -109,8 +109,8 @@ impl Headless {
         Self::make(choice, config, interop, config.handoff == Handoff::Inline, 1)
     }
 
-    /// Like [`Headless::new`], with the `interop` and `inline` of [`DeviceDesc`], which must suit later
-    /// switches. Has resources for at least `flights` frames in flight.
+    /// Like [`Headless::new`], but takes `interop` and `inline` of [`DeviceDesc`], which must suit later
+    /// switches too. Allocates resources for at least `flights` frames in flight.
     pub fn make(
         choice: &Choice,
         config: &Config,
@@ -128,8 +128,8 @@ impl Headless {
         Ok(Self { engine, target, film })
     }
 
-    /// Changes the settings from the next frame on; the picture keeps its size. Waits for both APIs. After an
-    /// error the old settings stay, as long as frames can be drawn.
+    /// Changes the settings from the next frame on, except the picture's size. Waits for both APIs. After an
+    /// error the old settings stay in effect, if the engine can still draw.
     pub fn switch(&mut self, choice: &Choice, config: &Config) -> Result<()> {
         self.engine.switch(choice, config)?;
         if let Some(film) = &mut self.film {
@@ -138,7 +138,7 @@ impl Headless {
         Ok(())
     }
 
-    /// Draws the next frame. `step` is the field's time between two frames, in seconds.
+    /// Draws the next frame. `step` is the animation time between two frames, in seconds.
     pub fn frame(&mut self, step: f64) -> Result<()> {
         let time = self.engine.next_frame() as f64 * step;
         self.frame_at(Moment { time, step })
@@ -148,12 +148,12 @@ impl Headless {
         let Self { engine, target, film, .. } = self;
         let flight = engine.begin()?;
         let picture = target.picture();
-        // A film keeps the field's pace, however fast frames are drawn.
+        // In a film a frame lasts `STEP`, however fast frames are drawn.
         let wants = record::wants(film, &flight, Duration::from_secs_f64(engine.next_frame() as f64 * STEP));
         let mut record = |commands| {
             if let Some(film) = film {
                 // SAFETY: these commands are recorded after the draw of this picture, which lives as long as
-                // the engine; the flight was free, and `record::wants` told the film.
+                // the engine; the flight was free, and `record::wants` has called `Film::done`.
                 unsafe { film.record(commands, flight.index, &picture) };
             }
             Ok(())
@@ -175,7 +175,7 @@ impl Headless {
         self.target.image().extent()
     }
 
-    /// Writes the last picture to a PNG file: see [`picture_texts`].
+    /// Writes the last picture to a PNG file, with the texts from [`picture_texts`].
     pub fn save(&mut self, path: &Path, config: &Config, serves: bool) -> Result<()> {
         let pixels = self.pixels()?;
         let texts = picture_texts(config, &self.engine, self.engine.next_frame(), serves);
@@ -194,7 +194,7 @@ pub fn check_picture(size: vk::Extent2D, device: &Device) -> Result<()> {
     }
 }
 
-/// Prints a note if `auto` does without CUDA, and one if the device is a software device.
+/// Prints a note if `auto` falls back from CUDA, and another note for a software device.
 pub fn announce(choice: &Choice, config: &Config) {
     let info = choice.adapter.info();
     if let Some(reason) = &choice.fallback {

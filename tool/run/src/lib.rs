@@ -1,14 +1,14 @@
 //! Draws frames without a window: reads the settings, chooses a device, runs producer and renderer.
 //!
 //! - `config`, [`parse`]: the settings of a run, and how options are read
-//! - `select`: which device, and why; `startup`: both drivers start at the same time
-//! - `scene`: from the settings to a producer
+//! - `select`: chooses a device; `startup`: starts both drivers at the same time
+//! - `scene`: makes a producer from the settings
 //! - `engine`: draws one frame after another
 //! - [`watch`]: checks every vertex, records times and pictures
 //! - `headless`: the loop without a window
-//! - `record`, `trace_file`, `picture_file`, `summary`, `verification`: what a run leaves behind
-//! - `frame_hook`: where `serve` works on the engine between two frames
-//! - `child_process`: kernels and imports that might end a process are tried in another one first
+//! - `record`, `trace_file`, `picture_file`, `summary`, `verification`: the results of a run
+//! - `frame_hook`: lets `serve` work on the engine between two frames
+//! - `child_process`: tries kernels and imports that might end a process in a child process first
 
 #![warn(unreachable_pub)]
 
@@ -85,7 +85,7 @@ pub enum OverlayMode {
     Off,
 }
 
-/// A request to stop, shared with a signal handler. Clones share it.
+/// A request to stop, shared with a signal handler. Clones share the request.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 

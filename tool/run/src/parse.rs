@@ -35,7 +35,7 @@ pub fn files() -> impl TypedValueParser<Value = Vec<PathBuf>> {
     })
 }
 
-/// Parses an IP address with a port, or a port of this machine alone.
+/// Parses an IP address with a port, or a port alone, which means that port of 127.0.0.1.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     let port = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     text.parse()
@@ -48,7 +48,7 @@ pub fn uuid(text: &str) -> Result<DeviceUuid, String> {
     DeviceUuid::parse(text).ok_or_else(|| format!("`{text}` is not a UUID: 32 hexadecimal digits"))
 }
 
-/// Parses digits only. Returns the largest number beyond 64 bits, which is too large for every option.
+/// Parses digits only. Returns `u64::MAX` for larger numbers, which is too large for every option.
 fn digits(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
@@ -92,7 +92,7 @@ pub fn grid(text: &str) -> Result<Grid, String> {
             "a field of {text} has no surface: it needs at least 2 vertices in each direction"
         ));
     }
-    // Indices have 32 bits, and no device allocates more than 4 GiB at once: 2^28 vertices of 16 bytes.
+    // `maxStorageBufferRange` has 32 bits, so a buffer of 16-byte vertices holds fewer than 2^28.
     match (u32::try_from(cols), u32::try_from(rows)) {
         (Ok(cols), Ok(rows)) if u64::from(cols) * u64::from(rows) <= 1 << 28 => Ok(Grid { cols, rows }),
         _ => Err(format!("a field of {text} has more than 2^28 vertices: the largest square is 16384x16384")),

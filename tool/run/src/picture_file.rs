@@ -31,9 +31,9 @@ pub fn write_png(path: &Path, extent: vk::Extent2D, rgba: &[u8], texts: &[(&str,
     })
 }
 
-/// Returns texts for a picture's file, with the command that draws it again. They omit the file's path: it is
-/// private, and two pictures of the same frame stay bit-identical. The picture is the last of `frames`. A run
-/// that `serves` has no command, since clients may have drawn.
+/// Returns the texts for a picture's file, including the command that draws the picture again. They omit the
+/// file's path, which is private and would make two files of the same frame differ. The picture is the last
+/// of `frames`. If the run `serves`, there is no command, because clients may have drawn.
 pub fn picture_texts(
     config: &Config,
     engine: &Engine,

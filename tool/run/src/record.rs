@@ -9,7 +9,7 @@ use crate::watch::recording::{Film, FilmDesc, Recorded};
 use wavefield_gpu::vulkan::{Device, Flight};
 use wavefield_gpu::{Result, report::Failures};
 
-/// Begins the film that `config` asks for. With `complete`, the run waits for it, so that it has every frame.
+/// Starts the film that `config` asks for. If `complete`, the run waits so that the film has every frame.
 pub fn film(device: &Device, config: &Config, format: vk::Format, complete: bool) -> Result<Option<Film>> {
     let Some(path) = &config.record else { return Ok(None) };
     let (path, side, timeout) = (path.clone(), config.record_side, config.timeout);

@@ -57,12 +57,12 @@ impl Config {
         }
     }
 
-    /// Whether the built-in wave or texture is shown, which [`crate::watch::verify`] has references for.
+    /// Returns whether the built-in wave or texture is shown: [`crate::watch::verify`] has its reference.
     pub(crate) fn shows_built_in(&self) -> bool {
         gallery::entry_of(self.kernel.as_ref()).is_some_and(|entry| entry.name == "wave")
     }
 
-    /// Returns whether the user's own kernel fills the scene, not one that comes with this program.
+    /// Returns whether a kernel of the user's own, rather than one of this program, fills the scene.
     pub fn has_own_kernel(&self) -> bool {
         gallery::entry_of(self.kernel.as_ref()).is_none()
     }
@@ -71,7 +71,7 @@ impl Config {
         gallery::entry_of(self.kernel.as_ref()).and_then(|entry| entry.shader.as_ref())
     }
 
-    /// Refuses a hand-off without the scene, a kernel that cannot run, and frames too large for the device.
+    /// Fails if the hand-off does not support the scene, the kernel cannot run, or frames are too large.
     pub fn check_on(&self, choice: &Choice, device: &Device) -> Result<()> {
         let cuda = choice.twin.clone().filter(|_| self.producer.may_use_cuda());
         if cuda.is_some() {
@@ -106,10 +106,10 @@ impl Config {
         Err(Error::Unsupported(words))
     }
 
-    /// Returns the ring for a hand-off, and the limit on frames in flight if it is not one per slot.
+    /// Returns the ring for a hand-off, and the limit on frames in flight if it differs from one per slot.
     ///
-    /// With [`Batching::Auto`], a ring without a given depth is deep enough for batches. The limit stays at
-    /// the usual depth, so the deeper ring adds no latency beyond the batch's own.
+    /// With [`Batching::Auto`] and no given depth, the ring is deep enough for batches. The limit stays at
+    /// the usual depth, so the deeper ring adds no latency beyond that of the batch.
     pub fn ring_of(&self, handoff: Handoff) -> (Ring, Option<usize>) {
         if handoff != Handoff::Timeline {
             return (self.ring.unwrap_or_default(), None);
@@ -127,12 +127,12 @@ impl Config {
     }
 }
 
-/// Maximum bytes of a ring that becomes deeper than usual by itself.
+/// The maximum size in bytes of a ring that [`Batching::Auto`] makes deeper than usual.
 const ROOM: u64 = 128 << 20;
-/// Maximum slots of such a ring. More would save too little of the hand-off's cost for their latency.
+/// The maximum depth of such a ring. More slots would add latency, and hardly reduce the hand-off's cost.
 const LONGEST: usize = 16;
 
-/// Waits for the queue.
+/// Makes the producer for these settings. Waits for the queue.
 pub(crate) fn make_producer(
     queue: &mut Queue,
     context: Option<&Cuda>,
@@ -176,7 +176,7 @@ pub(crate) fn make_producer(
     }
 }
 
-/// `field` is the shader for a field; a texture has its own.
+/// Makes a compute producer. `field` is the shader for a field; a texture has its own.
 fn compute(
     device: &Device,
     desc: &ProducerDesc,

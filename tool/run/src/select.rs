@@ -20,7 +20,7 @@ struct DeviceRow {
     cuda: Option<CudaInfo>,
 }
 
-/// What the choice depends on, apart from the handles, so that tests need no GPU.
+/// The facts that the choice depends on, without handles, so that tests need no GPU.
 #[derive(Clone, Debug)]
 struct DeviceFacts {
     name: String,
@@ -29,9 +29,9 @@ struct DeviceFacts {
     /// Whether this is SwiftShader, made for browser tests: slower than Mesa's llvmpipe, without windows on
     /// X11, and with a `sin` as coarse as Vulkan allows.
     last_resort: bool,
-    /// An error says why Vulkan cannot draw with it here.
+    /// Whether Vulkan can draw with the device here. An error says why not.
     draws: Result<(), String>,
-    /// An error says why CUDA and Vulkan cannot share it.
+    /// Whether CUDA and Vulkan can share the device. An error says why not.
     shares: Result<(), String>,
 }
 
@@ -57,15 +57,15 @@ impl Choice {
 }
 
 impl DeviceTable {
-    /// Makes the table for runs without a window. The adapters keep its Vulkan instance alive. A missing
-    /// CUDA driver is not an error: every row names it as the reason not to share.
+    /// Makes the table for runs without a window. Its adapters keep the Vulkan instance alive. A missing CUDA
+    /// driver is not an error: every row gives it as the reason for not sharing.
     pub fn headless(validation: Validation) -> Result<Self> {
         let cuda = DriverThread::begin();
         let instance = Instance::new(validation, None)?;
         Self::query(&instance, None, cuda)
     }
 
-    /// With a `surface`, only a device that can present to it can draw.
+    /// Makes the table. With a `surface`, a device can draw only if it can present to that surface.
     pub fn query(instance: &Instance, surface: Option<&WindowSurface>, cuda: DriverThread) -> Result<Self> {
         let _span = tracing::trace_span!("devices").entered();
         let adapters = instance.adapters()?;
@@ -108,7 +108,7 @@ impl DeviceTable {
         Ok(Self { rows, facts, driver })
     }
 
-    /// Chooses as the function `choose`, but an error also names variables that hide drivers from the loader.
+    /// Calls the function `choose`, and adds to its error the variables that hide drivers from the loader.
     fn row(&self, wish: Option<&str>, producer: ProducerKind) -> Result<(usize, Option<String>)> {
         choose(&self.facts, wish, producer)
             .map_err(|reason| Error::Unsupported(reason + &wavefield_gpu::advice::driver_variables()))
@@ -128,7 +128,7 @@ impl DeviceTable {
         Ok(Choice { adapter, cuda, twin, fallback })
     }
 
-    /// Marks the choice, and says which GPUs reach each other. In blocks if wider than `width`.
+    /// Formats the table, marking the choice, and lists peer GPUs. Uses blocks if it is wider than `width`.
     pub fn describe(&self, wish: Option<&str>, producer: ProducerKind, width: Option<usize>) -> String {
         let chosen = self.row(wish, producer).map(|(index, _)| index);
         let mut table = vec![HEADINGS.map(String::from)];
@@ -205,7 +205,7 @@ fn blocks(table: &[[String; 8]], width: usize) -> String {
     table.iter().skip(1).map(block).collect::<Vec<_>>().join("\n")
 }
 
-/// The last column has no fixed width.
+/// Formats a line per device. Does not pad the last column.
 fn columns(table: &[[String; 8]]) -> String {
     let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 7] = std::array::from_fn(width);
@@ -228,7 +228,7 @@ fn choose(
     };
     let draws = |&&index: &&usize| rows[index].draws.is_ok();
     let shares = |&&index: &&usize| rows[index].draws.is_ok() && rows[index].shares.is_ok();
-    // Hardware before software; equals keep the driver's order.
+    // Hardware before software; devices of equal rank keep the driver's order.
     let rank = |&&index: &&usize| match rows[index].kind {
         _ if rows[index].last_resort => 5,
         Kind::DISCRETE_GPU => 0,

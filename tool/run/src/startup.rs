@@ -13,7 +13,7 @@ use wavefield_gpu::Result;
 use wavefield_gpu::cuda::{Cuda, CudaInfo, Driver, load_driver};
 use wavefield_gpu::vulkan::cuda_inside_vulkan;
 
-/// Work on its own thread. Dropping it waits, so that after a failed run no thread is inside a driver.
+/// Work on its own thread. Dropping this joins the thread: after a failed run, none is inside a driver.
 struct Background<T> {
     work: Arc<dyn Fn() -> T + Send + Sync>,
     thread: Option<JoinHandle<T>>,
@@ -27,7 +27,7 @@ impl<T: Send + 'static> Background<T> {
         Self { work, thread: thread.ok() }
     }
 
-    /// Waits for the result. Does the work here if the thread could not start, or panicked.
+    /// Waits for the result. If the thread could not start, or panicked, does the work on this thread.
     fn finish(mut self) -> T {
         let done = self.thread.take().and_then(|thread| thread.join().ok());
         done.unwrap_or_else(|| (self.work)())
@@ -42,11 +42,11 @@ impl<T> Drop for Background<T> {
     }
 }
 
-/// CUDA's driver and its devices, while they load. Begin before making Vulkan's instance.
+/// A thread that loads CUDA's driver and lists its devices. Begin it before making Vulkan's instance.
 pub struct DriverThread(Background<Result<(Driver, Vec<CudaInfo>)>>);
 
 impl DriverThread {
-    /// From now on the clean-up errors of `vulkan_cuda` are printed.
+    /// Starts the thread. From now on, the clean-up errors of `vulkan_cuda` are printed.
     pub fn begin() -> Self {
         vulkan_cuda::on_cleanup_error(|error| wavefield_gpu::report::cleanup_error(&error.clone().into()));
         Self(Background::begin("CUDA driver", || {
@@ -62,11 +62,11 @@ impl DriverThread {
     }
 }
 
-/// The CUDA context of a run, while it is made. Begin before making Vulkan's device.
+/// A thread that makes the CUDA context of a run. Begin it before making Vulkan's device.
 pub struct ContextThread(Option<Background<Result<Cuda>>>);
 
 impl ContextThread {
-    /// Makes a context only for CUDA. `inline`: the device will run kernels in command buffers.
+    /// Starts the thread if the run may use CUDA. `inline`: the device will run kernels in command buffers.
     pub fn begin(choice: &Choice, config: &Config, inline: bool) -> Self {
         Self(choice.cuda.clone().filter(|_| config.producer.may_use_cuda()).map(|(driver, info)| {
             Background::begin("CUDA context", move || {
@@ -82,7 +82,7 @@ impl ContextThread {
     pub(crate) fn finish(self) -> Result<Option<Cuda>> {
         let Some(context) = self.0 else { return Ok(None) };
         let context = trace_span!("wait for CUDA context").in_scope(|| context.finish())?;
-        // It is current only on the thread that made it.
+        // So far, the context is current only on the thread that made it.
         context.bind()?;
         Ok(Some(context))
     }

@@ -30,7 +30,7 @@ impl FrameTimes {
         self.total += time;
     }
 
-    /// Adds the time until the GPU finished the last frame: part of the rate, but not a frame time.
+    /// Adds the time until the GPU finished the last frame. It affects the rate, but is not a frame time.
     pub fn finish(&mut self, time: Duration) {
         self.total += time;
     }
@@ -54,17 +54,17 @@ impl FrameTimes {
 
 pub struct RunSummary {
     pub frames: u64,
-    /// Skipped because the window had no image to draw on.
+    /// Frames that were skipped because the window had no image to draw on.
     pub skipped: u64,
     pub times: FrameTimes,
-    /// How often the CPU waited because it was as far ahead as allowed.
+    /// How often the CPU waited because it was as far ahead of the GPU as allowed.
     pub pacing_waits: u64,
     /// How often the hand-off made the CPU wait: zero for asynchronous hand-offs.
     pub handoff_waits: u64,
     pub ring: usize,
-    /// Slots that CUDA fills per wait; the last value if it changed.
+    /// The number of frames that CUDA fills per wait; the last value if it changed.
     pub batch: usize,
-    /// How often the run changed it: [`super::Batching::Auto`].
+    /// How often [`super::Batching::Auto`] changed `batch`; `None` if it could not.
     pub batch_changes: Option<u64>,
     pub scene: super::Scene,
     pub grid: wavefield_handoff::contents::wave::Grid,
@@ -84,7 +84,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Call this once everything is destroyed, so that validation messages about that count too.
+    /// Call this once everything is destroyed, to include validation messages about the destruction.
     pub fn new(mut summary: RunSummary, mut failures: Failures, log: &ValidationLog) -> Self {
         let clean = failures.catch(log.verdict());
         summary.validation = summary.validation.and(clean).map(|()| log.warnings());

@@ -8,12 +8,12 @@ use crate::watch::trace::{CpuSpans, write_trace};
 use wavefield_gpu::Result;
 use wavefield_gpu::report::{Failures, command_line};
 
-/// Enough frames to see the pattern, few enough for a viewer.
+/// The number of traced frames: enough to see the pattern, and few enough for a viewer.
 const FRAMES: usize = 600;
-/// A frame has fewer than ten spans, and the start a few dozen.
+/// The maximum number of CPU spans. A frame has fewer than ten, and startup has a few dozen.
 const CPU_SPANS: usize = 10 * FRAMES;
 
-/// A trace in progress: from before the first call to either API until the file is written.
+/// A trace in progress, from before the first call to either API until the file is written.
 pub struct Traced {
     path: PathBuf,
     cpu: CpuSpans,

@@ -1,6 +1,6 @@
 //! The result of `wavefield verify`: its text, its JSON (`--json`) and its verdict.
 //!
-//! Readers of the JSON find its fields here. A renamed field or a new meaning needs a new [`VERIFY_SCHEMA`].
+//! The types here define the JSON's fields. A renamed field or a new meaning needs a new [`VERIFY_SCHEMA`].
 
 use std::fmt;
 
@@ -30,9 +30,9 @@ pub struct Verification {
     pub scene: Scene,
     pub grid: [u32; 2],
     pub ring: u32,
-    /// Frames that CUDA fills per wait; the last value if it changed.
+    /// The number of frames that CUDA fills per wait; the last value if it changed.
     pub batch: u32,
-    /// How often the run changed it (`--batch auto`).
+    /// How often `--batch auto` changed `batch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_changes: Option<u64>,
     pub window: bool,
@@ -40,7 +40,7 @@ pub struct Verification {
     pub frames_per_second: f64,
     pub tally: Tally,
     pub slots: SlotsFound,
-    /// Once the run had settled; absent in a shorter run.
+    /// After [`Footprint::SETTLED`] frames; absent in a shorter run.
     pub settled: Option<Footprint>,
     pub end: Footprint,
     pub findings: Vec<String>,
@@ -55,7 +55,7 @@ pub enum Verdict {
     Found,
     /// A wait was left out on purpose, and wrong vertices or texels were found.
     Caught,
-    /// A wait was left out on purpose, and nothing wrong was found: this run does not show that it is needed.
+    /// A wait was left out on purpose, and nothing wrong was found: the run does not prove it necessary.
     NotCaught,
     /// The ownership transfers were left out on purpose, and nothing wrong was found, as on most hardware.
     NotObservable,

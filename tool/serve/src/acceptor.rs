@@ -1,4 +1,4 @@
-//! Accepts clients of its own user and version between two frames, one at a time, without waiting.
+//! Accepts clients of the same user and protocol version between two frames, one at a time, without blocking.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,12 +14,12 @@ use wavefield_gpu::{Result, note};
 use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_run::Stop;
 
-/// Limit for a newcomer's `hello`.
+/// How long a new client may take to send its `hello`.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a newcomer waits for the client before it to leave.
+/// How long a new client waits for the current client to leave.
 const SEAT_PATIENCE: Duration = Duration::from_millis(500);
 const MAX_PENDING: usize = 16;
-/// The pause after a failed `accept`: most likely no descriptors are left, and some will be closed.
+/// The pause after a failed `accept`. Most likely no descriptors are left, and some will be closed soon.
 const PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) struct Greeted {
@@ -27,14 +27,14 @@ pub(super) struct Greeted {
     pub(super) hello: Hello,
     /// `None` means a mesh of the renderer's own grid.
     pub(super) array: Option<DrawnArray>,
-    /// The name that the client gives itself, with its process as the kernel reports it.
+    /// The name that the client reports, with its process ID from the kernel.
     pub(super) name: String,
 }
 
 enum Pending {
-    /// Without a `hello` yet: its process, and when the renderer's patience ends.
+    /// Has not sent a `hello` yet: its process ID, and the deadline for the `hello`.
     Silent(Connection, i32, Instant),
-    /// Waits until nobody else draws, at most until this moment.
+    /// Waits until no other client draws, at most until this deadline.
     Waiting(Greeted, Instant),
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Acceptor {
     owner: u32,
     stop: Stop,
     pending: Vec<Pending>,
-    /// Accept nothing before this; set after a failure.
+    /// Nothing is accepted before this time. Set after a failure.
     pause: Option<Instant>,
     printed: Option<Instant>,
 }
@@ -59,8 +59,8 @@ impl Acceptor {
         Ok(Self { listener: Some(listener), path, owner, stop, pending, pause: None, printed: None })
     }
 
-    /// Accepts connections and reads what newcomers say. Returns the next client, unless one `draws`: then a
-    /// newcomer waits a moment, in case that one is leaving.
+    /// Accepts connections and reads each `hello`. Returns the next client, unless a client already `draws`.
+    /// In that case, a new client waits a moment, because the current one may be leaving.
     pub(super) fn look(&mut self, draws: Option<&str>) -> Option<Greeted> {
         self.accept();
         let mut next = None;
@@ -143,7 +143,7 @@ impl Acceptor {
         }
     }
 
-    /// Prints a refusal, at most five a second.
+    /// Prints a refusal, at most five per second.
     fn print(&mut self, text: impl FnOnce() -> String) {
         if self.printed.is_none_or(|last| last.elapsed() > Duration::from_millis(200)) {
             self.printed = Some(Instant::now());
@@ -153,7 +153,7 @@ impl Acceptor {
 }
 
 impl Pending {
-    /// Reads the `hello`, once it is there. Returns `None` if the newcomer has left or was refused.
+    /// Reads the `hello` if it has arrived. Returns `None` if the client has left or was refused.
     fn read_hello(self) -> Option<Self> {
         let Self::Silent(connection, pid, until) = self else { return Some(self) };
         let late = Instant::now() >= until;

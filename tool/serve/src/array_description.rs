@@ -7,7 +7,7 @@ use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArrayDescription {
     pub kind: ArrayKind,
-    /// As [`DrawnArray::new`] takes it.
+    /// The sides, as [`DrawnArray::new`] expects them.
     pub shape: Vec<u64>,
     pub dtype: Number,
 }
@@ -25,7 +25,7 @@ pub fn described(wanted: &Value) -> Result<DrawnArray, String> {
         return Err("`array` is not an object with `kind`, `shape` and `dtype`".into());
     };
     let field = |name: &str| fields.get(name).unwrap_or(&Value::Null);
-    // The value goes into an answer and to a terminal, so cut it and make it safe.
+    // The value is quoted in answers and on the terminal, so shorten it and make it safe to print.
     let quoted = |value: &Value| short(&value.to_string(), 40);
     let kind = ArrayKind::deserialize(field("kind")).map_err(|_| {
         format!("there is no kind {}; there are mesh, surface, points, image", quoted(field("kind")))

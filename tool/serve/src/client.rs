@@ -23,13 +23,13 @@ use wavefield_draw::{Camera, Drawing};
 use wavefield_gpu::{Result, note};
 use wavefield_run::Config;
 
-/// How long frames of a client are shown after its `bye`.
+/// How long frames of a client are still shown after its `bye`.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How many failed requests of a client are printed, and how many bytes of each reason. The client gets all.
+/// The maximum number of printed failures per client, and of bytes per reason. The client receives them all.
 const MAX_COMPLAINTS: u32 = 20;
 const MAX_NOTE: usize = 1000;
 const CLOSED: &str = "its connection closed";
-/// The time between two reads of `ready`: while frames come quickly, and otherwise.
+/// The time between two reads of `ready`: while frames arrive quickly, and otherwise.
 const QUICK: Duration = Duration::from_micros(50);
 const CALM: Duration = Duration::from_millis(1);
 const QUICK_FOR: Duration = Duration::from_millis(100);
@@ -44,16 +44,16 @@ pub(super) struct Client {
     /// When its `bye` was read. Frames that were ready by then are still shown.
     pub(super) leaving: Option<Instant>,
     pub(super) drawing: Drawing,
-    /// Asked for before its ring is in the engine. `None` means the default.
+    /// The camera requested before the client's ring is in the engine. `None` means the default.
     pub(super) camera: Option<Camera>,
     pub(super) told: ClientParameters,
     pub(super) last_new: Instant,
-    /// When the frame on show was first drawn, in nanoseconds of `CLOCK_MONOTONIC`, which all processes share.
+    /// When the shown frame was first drawn, in nanoseconds of `CLOCK_MONOTONIC`, which all processes share.
     pub(super) shown_at: Option<u64>,
     pub(super) import: Option<Import>,
     pub(super) renders: VecDeque<WantedRender>,
     pub(super) rendered: u64,
-    /// Set once the client has left or is to be dropped. See [`Client::part`].
+    /// Set once the client has left or must be dropped. See [`Client::part`].
     pub(super) ended: Option<ClientEnd>,
     complaints: u32,
 }
@@ -61,7 +61,7 @@ pub(super) struct Client {
 #[derive(Clone, Copy)]
 pub(super) struct WantedPicture {
     pub(super) request: Request,
-    /// The picture is taken once this frame of the client, or a later one, is drawn.
+    /// The picture is taken once this frame of the client, or a later one, is shown.
     pub(super) after: Option<u64>,
 }
 
@@ -133,7 +133,7 @@ impl Client {
         self.camera.unwrap_or_else(|| config.camera_for(&self.shared.borrow().session.terms.array))
     }
 
-    /// Answers a request. Drops a client that does not read, because the renderer never waits.
+    /// Answers a request. Drops a client that does not read its messages, because the renderer never waits.
     pub(super) fn answer(&mut self, request_id: Option<u64>, message: &FromServer, descriptors: &[OwnedFd]) {
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let ended = match self.connection.send(&Tagged { message, request_id }, &descriptors) {
@@ -154,20 +154,20 @@ impl Client {
         let reason = reason.to_string();
         if self.complaints < MAX_COMPLAINTS {
             self.complaints += 1;
-            // A reason may quote the client, so it is made safe for the terminal.
+            // A reason may quote the client, so make it safe to print.
             note!("note: {}: {name} failed: {}", self.name, short(&reason, MAX_NOTE));
         }
         self.answer(id, &FromServer::Failed { request: name.into(), reason }, &[]);
     }
 
-    /// Sends the parameters, as the answer to `request_id` if there is one.
+    /// Sends the parameters, in answer to `request_id` if there is one.
     pub(super) fn send_parameters(&mut self, request_id: Option<u64>, parameters: ClientParameters) {
         self.told = parameters;
         self.answer(request_id, &FromServer::Parameters { parameters }, &[]);
     }
 
-    /// Reads the counters. Call this before reading messages: a message sent before `ready` was signalled has
-    /// then arrived, and is read before the new value counts.
+    /// Reads the counters. Call this before reading messages: a message that was sent before `ready` was
+    /// signalled has then arrived, and is handled before the new value takes effect.
     pub(super) fn counters(&self) -> Result<Counters> {
         Ok(match &self.shared.borrow().memory {
             ClientMemory::Cuda(memory) => Some((memory.ready.value()?, memory.free.value()?)),
@@ -175,7 +175,7 @@ impl Client {
         })
     }
 
-    /// Drops the client if it has signalled `drawn` itself: the renderer's next value may not be smaller.
+    /// Drops a client that has signalled `drawn` itself: the renderer's next value must be greater.
     pub(super) fn is_honest(&mut self) -> Result<bool> {
         let value = self.shared.borrow().memory.drawn().map(ExportedSemaphore::value).transpose()?;
         let (value, own) = (value.unwrap_or_default(), self.rendered);
@@ -186,14 +186,14 @@ impl Client {
         Ok(value <= own)
     }
 
-    /// Signals `drawn` on the CPU, for a failed render. All other renders must be done.
+    /// Signals `drawn` from the CPU, for a failed render. All other renders must be done.
     pub(super) fn signal_drawn(&mut self) {
         let signalled = self.shared.borrow().memory.drawn().map(|drawn| {
             // SAFETY: the renderer's values only grow, and no signal is pending.
             unsafe { drawn.signal_from_host(self.rendered) }
         });
         if let Some(Err(error)) = signalled {
-            // The client may have signalled it just now.
+            // The client may have just signalled it.
             self.drop_for(Fault::value(format!("`drawn` could not be signalled: {error}")));
         }
     }
@@ -208,7 +208,7 @@ impl Client {
         ledger.see_free(free).and_then(|()| ledger.see_ready(ready)).map_err(Fault::value)
     }
 
-    /// Returns the next request with its descriptors. `None` if there is none, or if messages wait.
+    /// Returns the next request and its descriptors, or `None` if there is none or if messages must wait.
     pub(super) fn next_request(&mut self, counters: Counters) -> Option<ReceivedRequest> {
         if self.leaving.is_some() || self.ended.is_some() {
             return None;
@@ -224,7 +224,7 @@ impl Client {
             if self.import.is_some() && self.connection.is_closed() {
                 return Err(ClientEnd::Left(CLOSED));
             }
-            // One of the unread messages may be a `show`, which counts before a new value of `ready`.
+            // An unread message may be a `show`, which must be handled before a new value of `ready`.
             if !self.connection.has_news() || !self.shared.borrow().session.has_allocations() {
                 self.see(counters)?;
             }
@@ -251,7 +251,7 @@ impl Client {
     }
 
     fn waits(&self) -> bool {
-        // Read on if all renders wait for a later frame: the messages may be about that frame.
+        // Read on while the first render waits for a later frame: the messages may be about that frame.
         let awaits_frame = |wanted: &WantedRender| wanted.awaits_frame(&self.shared.borrow().session);
         self.busy || self.renders.len() >= MAX_RENDERS && !self.renders.front().is_some_and(awaits_frame)
     }
@@ -265,7 +265,7 @@ impl Client {
         self.renders.push_back(wanted);
     }
 
-    /// Notices that the client is gone although its messages wait. For waits that can take long.
+    /// Checks whether the client is gone even while its messages wait. Call this in waits that can take long.
     pub(super) fn notice_end(&mut self) {
         if self.waits() && self.connection.is_closed() {
             self.ended.get_or_insert(ClientEnd::Left(CLOSED));
@@ -276,13 +276,13 @@ impl Client {
         self.wants_picture.is_some_and(|picture| picture.after.is_none())
     }
 
-    /// Ends a client after its `bye`, once the frames that were ready by then are shown.
+    /// Ends the session after a `bye`, once the frames that were ready by then are shown.
     pub(super) fn see_off(&mut self, counters: Counters, since: Instant) {
         let seen = self.see(counters);
         let has_next = self.shared.borrow().session.ledger.has_next();
         self.ended = match seen {
             Err(fault) => Some(ClientEnd::Dropped(fault)),
-            // With a limit: in a hidden window nothing is drawn.
+            // Limit this wait, because a hidden window draws nothing.
             Ok(()) if has_next && since.elapsed() < FAREWELL => None,
             Ok(()) => Some(ClientEnd::Left("it said goodbye")),
         };
@@ -297,7 +297,7 @@ impl Client {
         self.ended = Some(Fault::new(ErrorCode::Stuck, reason).into());
     }
 
-    /// Ends the client: prints and returns the reason, and sends an `error` if it is dropped.
+    /// Ends the session. Prints and returns the reason, and sends an `error` if the client is dropped.
     pub(super) fn part(&mut self) -> String {
         let why = match self.ended.take() {
             Some(ClientEnd::Dropped(fault)) => {
@@ -312,7 +312,7 @@ impl Client {
         why
     }
 
-    /// A frame was submitted: messages need not wait any more, and copied frames are reported.
+    /// Handles a submitted frame: messages no longer wait, and copied frames are reported as `free`.
     pub(super) fn drawn(&mut self) {
         self.busy = self.awaits_picture();
         let copied = std::mem::take(&mut self.shared.borrow_mut().copied);
@@ -326,7 +326,7 @@ impl Client {
         (!waits).then(|| PollFd::new(&self.connection, PollFlags::IN))
     }
 
-    /// How long until its counter should be read again. `draws`: whether its ring is in the engine.
+    /// Returns how long until the counter is read again. `draws`: whether the engine has the client's ring.
     pub(super) fn quiet_time(&self, draws: bool) -> Duration {
         let by_semaphore = self.shared.borrow().session.terms.memory == MemoryKind::Cuda;
         let quick = by_semaphore && draws && !self.busy && self.last_new.elapsed() < QUICK_FOR;

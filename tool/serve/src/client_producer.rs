@@ -1,4 +1,4 @@
-//! Shows the frames that a client in another process wrote.
+//! Produces the frames that a client in another process wrote.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,9 +18,9 @@ use wavefield_handoff::producer::{
 pub(super) struct ClientState {
     pub(super) session: Session,
     pub(super) memory: ClientMemory,
-    /// The frame on show.
+    /// The frame that is currently shown.
     pub(super) current: Option<Current>,
-    /// With memory `host`: copied frames whose `free` is not sent yet.
+    /// With memory `host`: copied frames that are not yet reported as `free`.
     pub(super) copied: Vec<u64>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct ClientState {
 pub(super) struct Current {
     pub(super) frame: u64,
     pub(super) vertices: Vertices,
-    /// Whether this draw is its first.
+    /// Whether this draw is the frame's first.
     pub(super) new: bool,
 }
 
@@ -53,10 +53,10 @@ impl ClientState {
     }
 }
 
-/// Shows each new frame once it is ready, and the last one again until then.
+/// Produces each new frame once it is ready, and repeats the last one until then.
 pub(super) struct ClientProducer {
     shared: Rc<RefCell<ClientState>>,
-    /// For messages after the client is gone.
+    /// The client's name, for messages after it is gone.
     client: String,
     profile: Profile,
     device: Device,
@@ -88,7 +88,7 @@ impl ClientProducer {
         frame: &Frame,
         source: Source,
     ) {
-        // Otherwise the host wrote the frame, and the submission makes that visible.
+        // With memory `host` there is nothing to transfer: the submission makes the host's writes visible.
         if self.profile.owner == Owner::External {
             // SAFETY: producers record outside a render pass; `shared` keeps the client's memory alive.
             unsafe { transfer.record(&self.device, commands, self.family, source, frame.reads) };
@@ -106,7 +106,7 @@ impl Producer for ClientProducer {
         let current = shared.choose()?;
         Ok(Produced {
             source: Source::Vertices(current.vertices),
-            // The client numbers its frames, and each is drawn until the next one is ready.
+            // The client numbers its frames. Each frame is drawn until the next one is ready.
             number: current.frame,
             batch: Batch::of_one(frame.index),
             blocked: None,
@@ -114,13 +114,13 @@ impl Producer for ClientProducer {
     }
 
     unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
-        // It waits for nothing: the counter was read already, and a wait might never end, because a client could
-        // set the counter back.
+        // The submission waits for nothing: the counter was already read, and a wait might never end, because
+        // a client could set the counter back.
         let mut sync = FrameSync::default();
         if let ClientState { memory: ClientMemory::Cuda(memory), current: Some(current), .. } =
             &*self.shared.borrow()
         {
-            // The slots before this frame's are free once everything submitted so far is done, and only then.
+            // The earlier frames' slots are free only once everything submitted so far is done.
             // Value 0 is the timeline's start and cannot be signalled.
             let free = current.new && current.frame > 0;
             sync.signal_before = free.then(|| memory.free.submit_info(current.frame));

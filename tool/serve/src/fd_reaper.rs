@@ -1,5 +1,5 @@
-//! Closes what came from clients, on one thread. `close` can block as long as a client likes: the descriptor
-//! may be of a file system that the client serves, or a socket that lingers.
+//! Closes descriptors that came from clients, on one thread. `close` can block for as long as a client likes:
+//! the descriptor may belong to a file system that the client serves, or to a socket that lingers.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,15 +9,15 @@ use std::sync::mpsc::{Sender, channel};
 
 use wavefield_gpu::{Result, threads::Job};
 
-/// If this many wait to be closed, newcomers wait, and a client that sends one more is dropped.
+/// If this many wait to be closed, new clients must wait, and a client that sends another one is dropped.
 const MOST: usize = 256;
 pub(super) const FULL: &str = "256 descriptors of clients take long to close: send none whose close blocks";
 
 static REAPER: OnceLock<Sender<OwnedFd>> = OnceLock::new();
-/// Descriptors on their way to that thread, or in its call of `close`.
+/// The number of descriptors that are queued for the thread or being closed by it.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Starts the thread, unless it runs. Without it, as in a client, descriptors close where they are dropped.
+/// Starts the thread, unless it runs. Without it, as in a client, dropping a descriptor closes it directly.
 pub(super) fn start() -> Result<()> {
     if REAPER.get().is_some() {
         return Ok(());
@@ -38,7 +38,7 @@ pub(super) fn is_full() -> bool {
     WAITING.load(Ordering::Relaxed) >= MOST
 }
 
-/// A client's descriptor, or a connection, which may hold unread ones. Dropping it never blocks.
+/// A descriptor from a client, or a connection, which may hold unread descriptors. Dropping it never blocks.
 pub(super) struct ClientFd(ManuallyDrop<OwnedFd>);
 
 impl ClientFd {

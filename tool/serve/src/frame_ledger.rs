@@ -1,7 +1,7 @@
-//! Which of a client's frames is shown, which slots are free, and which claims are false. Pure arithmetic on
-//! the counters of `docs/protocol.md`: frame n is written when `ready` is n + 1, and its slot is free when
-//! `free` is n + 1. That happens at the first draw of frame n + 1, or with memory `host`, which is copied, at the
-//! first draw of frame n.
+//! Tracks which of a client's frames is shown, which slots are free, and which claims are false. Pure
+//! arithmetic on the counters of `docs/protocol.md`: frame n is written once `ready` is n + 1, and its slot
+//! is free once `free` is n + 1. That happens when frame n + 1 is first drawn. With memory `host`, which is
+//! copied, it happens when frame n is first drawn.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ pub enum Origin {
     Slot(usize),
     Allocation {
         id: u64,
-        /// Of the frame's first byte.
+        /// The offset of the frame's first byte.
         offset: u64,
     },
 }
@@ -24,22 +24,22 @@ pub struct ShownFrame {
 #[derive(Clone, Debug)]
 pub struct FrameLedger {
     depth: u64,
-    /// Whether each draw reads the frame in its slot. Otherwise it was copied, and its slot is free.
+    /// Whether draws read the frame in its slot. Otherwise the frame was copied, and its slot is free.
     in_place: bool,
-    /// The last value of the counter that was seen.
+    /// The last value of `ready` that was read.
     pub(super) ready: u64,
     pub(super) shown: Option<ShownFrame>,
-    /// Frames in allocations that are not shown yet, in order: frame, allocation, offset.
+    /// Announced frames in allocations that are not shown yet, in order: frame, allocation, offset.
     elsewhere: VecDeque<(u64, u64, u64)>,
 }
 
 impl FrameLedger {
-    /// The ring has at least 2 slots. `in_place`: draws read the slots themselves, not copies.
+    /// Requires a ring of at least 2 slots. `in_place`: whether draws read the slots themselves, not copies.
     pub fn new(depth: usize, in_place: bool) -> Self {
         Self { depth: depth as u64, in_place, ready: 0, shown: None, elsewhere: VecDeque::new() }
     }
 
-    /// Returns how many frames have free slots. The frame on show counts only if it was copied.
+    /// Returns the number of frames whose slots are free. Includes the frame on show only if it was copied.
     pub fn free(&self) -> u64 {
         self.shown.map_or(0, |shown| shown.frame + u64::from(!self.in_place))
     }
@@ -52,7 +52,7 @@ impl FrameLedger {
         self.ready > self.next()
     }
 
-    /// Fails for a value that no correct client signals.
+    /// Records a new value of `ready`. Fails for a value that no correct client signals.
     pub fn see_ready(&mut self, ready: u64) -> Result<(), String> {
         let (known, most) = (self.ready, self.free() + self.depth);
         if ready < known {
@@ -69,8 +69,8 @@ impl FrameLedger {
         Ok(())
     }
 
-    /// Checks `free`, which only the renderer may signal: if a client does, the renderer's next value may not
-    /// be larger, and Vulkan leaves that undefined.
+    /// Checks `free`, which only the renderer may signal. If a client signals it, the renderer's next value
+    /// may not exceed the counter, and Vulkan leaves that undefined.
     pub fn see_free(&self, free: u64) -> Result<(), String> {
         match self.free() {
             own if free > own => Err(format!("`free` is {free}, and the renderer signalled {own} at most")),
@@ -78,7 +78,7 @@ impl FrameLedger {
         }
     }
 
-    /// Records that a frame lies in an allocation. Fails if it is shown, too far ahead, or out of order.
+    /// Records that a frame is in an allocation. Fails if it is shown, too far ahead, or out of order.
     pub fn announce(&mut self, frame: u64, id: u64, offset: u64) -> Result<(), String> {
         if frame < self.next() {
             return Err(format!("`show` for frame {frame} comes too late"));

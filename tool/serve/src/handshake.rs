@@ -1,4 +1,4 @@
-//! Makes a newcomer's memory, and sends the `welcome` that says where it lies.
+//! Allocates a new client's memory, and sends the `welcome` that describes it.
 
 use std::os::fd::AsFd;
 
@@ -18,7 +18,7 @@ use wavefield_gpu::{Error, Result, note};
 use wavefield_handoff::contents::{array::DrawnArray, wave::Vertex};
 use wavefield_run::{Config, Engine};
 
-/// The most bytes of a client's ring. It gets fewer slots than it asked for to fit, but at least 2.
+/// The maximum size of a client's ring, in bytes. It limits the number of slots, but never to fewer than 2.
 const MAX_RING_BYTES: u64 = 8 << 30;
 
 pub(super) fn welcome(
@@ -65,7 +65,7 @@ fn ring_for(config: &Config, array: DrawnArray, wanted: Option<u32>) -> Ring {
     Ring::new(depth).unwrap_or_default()
 }
 
-/// See [`wavefield_gpu::vulkan::AdapterInfo::largest_buffer`] for `limit`.
+/// `limit` is [`wavefield_gpu::vulkan::AdapterInfo::largest_buffer`].
 fn too_large(array: DrawnArray, (limit, limit_name): (u64, &str), device: &str) -> Option<String> {
     let bytes = 4 * array.words();
     (bytes > limit).then(|| {
@@ -77,7 +77,6 @@ fn too_large(array: DrawnArray, (limit, limit_name): (u64, &str), device: &str) 
     })
 }
 
-/// Makes the memory, and sends the `welcome`.
 fn prepare(
     engine: &mut Engine,
     setup: &ServeSetup,

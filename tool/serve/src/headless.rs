@@ -10,13 +10,13 @@ use wavefield_run::{
     RunSummary, Stop, announce,
 };
 
-/// At least this many frames in flight have resources.
+/// The minimum number of frames in flight that have resources.
 const FLIGHTS: usize = 3;
-/// The field's clock advances at most this far between two frames, even after a pause.
+/// The maximum step of the field's clock between two frames, even after a pause.
 const LONGEST_STEP: Duration = Duration::from_millis(100);
 
-/// Draws until a stop, or `config.frames` frames. Writes the last to `config.output`. Returns any failure,
-/// the validation layer's included. A client can cause one only by hanging the GPU.
+/// Draws until a stop or `config.frames` frames, and writes the last frame to `config.output`. Returns any
+/// failure, including validation messages. A client can cause one only by hanging the GPU.
 pub fn serve_headless(config: &Config, options: &ServeOptions, stop: &Stop) -> Result<Ended> {
     let acceptor = listen(config, options, stop)?;
     let choice =
@@ -28,7 +28,7 @@ pub fn serve_headless(config: &Config, options: &ServeOptions, stop: &Stop) -> R
     Ok(Ended::new(summary, failures, &log))
 }
 
-/// Serves in a window. `run` opens it, and calls the hook between two frames.
+/// Serves in a window. `run` opens the window, and calls the hook between two frames.
 pub fn serve_windowed(
     config: &Config,
     options: &ServeOptions,
@@ -45,7 +45,7 @@ pub fn serve_windowed(
     })
 }
 
-/// Not dropped while a stuck GPU uses it.
+/// Leaked instead of dropped if a stuck GPU may still use it.
 struct Serving {
     run: Headless,
     hook: ServeHook,
@@ -60,7 +60,7 @@ fn serve(
     failures: &mut Failures,
 ) -> Result<RunSummary> {
     announce(&choice, config);
-    // Clients need shared memory, whatever fills the field here.
+    // Clients need shared memory, even if the renderer's own producer does not.
     let (interop, inline) = (choice.can_export(), config.handoff == Handoff::Inline);
     let flights = FLIGHTS.max(config.ring.unwrap_or_default().depth());
     let mut run = Headless::make(&choice, config, interop, inline, flights)?;
@@ -72,7 +72,7 @@ fn serve(
     let summary = serving.run.engine().summary(times, 0, failures);
     let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
     failures.catch(serving.hook.close(serving.run.engine(), &reason));
-    // The hook owns the client's memory, so it may be dropped only at rest.
+    // The hook owns the client's memory, so drop it only when the GPU is idle.
     match serving.run.engine().work.quiesce() {
         true => drop(serving),
         false => stuck_gpu::leak(serving),
@@ -103,7 +103,7 @@ fn draw(serving: &mut Serving, config: &Config, stop: &Stop, times: &mut FrameTi
         last = now;
         if hook.wants_picture() {
             let extent = run.extent();
-            // Drain first, with a time limit: reading back waits without one.
+            // Drain first, because it has a timeout and reading back has none.
             match run.engine().work.drain() {
                 Ok(()) => hook.send_picture(extent, run.pixels()),
                 Err(error) => hook.rescue(run.engine(), error)?,

@@ -5,28 +5,28 @@
 //! | file | what it is |
 //! |---|---|
 //! | [`protocol`] | the messages |
-//! | `array_description`, `settings` | an array, the parameters and the camera in a message; pure |
-//! | [`session`] | what a client may say when, and what the renderer does then; pure |
-//! | [`frame_ledger`] | which frame is shown, which slot is free, which claims are false; pure |
-//! | [`listener`] | the socket's file, its folder, which only its user can write to, and the lock beside it |
-//! | `fd_reaper` | closes what came from clients, on a thread of its own |
-//! | [`socket`] | connections: who is at the other end, packets and descriptors |
-//! | `acceptor` | accepts connections, and reads each `hello` once it is there |
-//! | `memory` | a client's memory, new for each client |
-//! | `handshake` | makes that memory for a newcomer, and says where it lies |
-//! | `client` | the client whose frames are drawn: reads its messages and sends it others |
-//! | `requests` | its requests: memory (imports are tried in a child process), pictures, parameters, the state |
-//! | `renders` | pictures for its own program, in its allocations |
+//! | `array_description`, `settings` | how messages describe arrays, parameters and the camera; pure |
+//! | [`session`] | which messages a client may send when, and what the renderer then does; pure |
+//! | [`frame_ledger`] | which frame is shown, which slots are free, which claims are false; pure |
+//! | [`listener`] | the socket file, its folder, to which only its user can write, and the lock file |
+//! | `fd_reaper` | closes descriptors that came from clients, on a thread of its own |
+//! | [`socket`] | connections: the peer's identity, packets and descriptors |
+//! | `acceptor` | accepts connections, and reads each `hello` once it has arrived |
+//! | `memory` | a client's memory, allocated anew for each client |
+//! | `handshake` | allocates that memory for a new client, and sends the `welcome` that describes it |
+//! | `client` | the client whose frames are drawn: receives its messages and sends the answers |
+//! | `requests` | handles requests: memory (a child process tries imports), pictures, parameters, the state |
+//! | `renders` | renders pictures into a client's allocations, for the client's own use |
 //! | `client_producer` | the [`Producer`](wavefield_handoff::producer::Producer) of a client's frames |
-//! | `until_closed` | ends the renderer with the program that started it |
-//! | `stuck_draw` | waits for the GPU while it draws an array that takes too long |
-//! | `stamps` | `--verify`: did a client stamp its frames? |
-//! | `statistics` | frame times and CPU time: measured, printed, written |
-//! | `serve_hook` | the render thread's part, which uses all of the above |
-//! | `headless` | the entries: without a window, and with one |
+//! | `until_closed` | stops the renderer when the program that started it ends |
+//! | `stuck_draw` | waits for the GPU when it takes too long to draw an array |
+//! | `stamps` | `--verify`: checks whether a client stamped its frames |
+//! | `statistics` | measures, prints and writes frame times and CPU time |
+//! | `serve_hook` | what the render thread does between two frames, with all of the above |
+//! | `headless` | the entry points: without a window, and with one |
 //!
 //! One rule holds everywhere: the render thread waits for the GPU, and the GPU for its own work, but never
-//! for a client. It *reads* the counter of a client's semaphore, and only then submits what it guards.
+//! for a client. It *reads* the counter of a client's semaphore before it submits what the counter guards.
 
 #![warn(unreachable_pub)]
 #![cfg(target_os = "linux")]
@@ -70,11 +70,11 @@ pub use until_closed::end_when_closed;
 pub struct ServeOptions {
     /// `None` means [`default_path`].
     pub socket: Option<PathBuf>,
-    /// Removes the socket's folder too, if it is empty. For a program that makes a folder for one renderer.
+    /// Also removes the socket's folder if it is empty. For a program that creates a folder for one renderer.
     pub remove_folder: bool,
-    /// Headless: draws per second while nothing is new. 0 means 60 while a client draws, otherwise no limit.
+    /// Headless: redraws per second without a new frame. 0 means 60 while a client draws, otherwise no limit.
     pub pace: f64,
-    /// Where to write measurements, as JSON.
+    /// The JSON file to which measurements are written.
     pub json: Option<PathBuf>,
 }
 
@@ -98,10 +98,10 @@ fn listen(config: &Config, options: &ServeOptions, stop: &Stop) -> Result<Accept
     Acceptor::open(listener, rustix::process::getuid().as_raw(), stop)
 }
 
-/// Seconds of the field between two frames: `frame_seconds` in `welcome`.
+/// The time step of the field between two frames, in seconds: `frame_seconds` in `welcome`.
 const FRAME_SECONDS: f64 = 1.0 / 60.0;
 
-/// A longer gap between two draws counts as late.
+/// Returns the longest gap between two draws that is not reported as late.
 fn frame_time() -> Duration {
     Duration::from_secs_f64(FRAME_SECONDS)
 }

@@ -1,4 +1,4 @@
-//! The socket that clients connect to, its folder, and the lock beside it that keeps other renderers away.
+//! The socket that clients connect to, its folder, and the lock file that keeps other renderers away.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use wavefield_gpu::{Error, Result, unix_packets::seqpacket};
 
 struct Files {
     socket: PathBuf,
-    /// Device and inode of the socket. A file with other numbers belongs to another program.
+    /// The socket's device and inode numbers. A file with different numbers belongs to another program.
     identity: (u64, u64),
     lock: PathBuf,
-    /// Set if the socket's folder is removed too once it is empty.
+    /// Set if the socket's folder is to be removed too, once it is empty.
     folder: Option<PathBuf>,
 }
 
@@ -28,7 +28,7 @@ fn listening() -> MutexGuard<'static, Vec<Files>> {
 }
 
 impl Files {
-    /// Call this only while the lock is held.
+    /// Call this only while holding the lock.
     fn remove(&self) {
         if identity(&self.socket).is_ok_and(|found| found == self.identity) {
             let _ = rustix::fs::unlink(&self.socket);
@@ -40,7 +40,7 @@ impl Files {
     }
 }
 
-/// Removes the files of every [`Listener`] of this process. For an exit that drops nothing.
+/// Removes the files of every [`Listener`] of this process. For an exit that runs no destructors.
 pub fn remove_files() {
     listening().drain(..).for_each(|files| files.remove());
 }
@@ -49,18 +49,19 @@ fn identity(path: &Path) -> Result<(u64, u64), Errno> {
     rustix::fs::lstat(path).map(|found| (found.st_dev, found.st_ino))
 }
 
-/// Dropping it removes its files.
+/// A listening socket. Dropping it removes its files.
 pub struct Listener {
     fd: OwnedFd,
     path: PathBuf,
     identity: (u64, u64),
-    /// Keeps other renderers from listening here.
+    /// Keeps other renderers from listening at this path.
     _lock: OwnedFd,
 }
 
 impl Listener {
-    /// Listens at `path`, or at [`default_path`]. Replaces a socket that a dead renderer left there. Fails if
-    /// another program listens, or if the path is empty, too long, in no folder, or not a socket's.
+    /// Listens at `path`, or at [`default_path`]. Replaces a socket that a dead renderer left behind. Fails
+    /// if another program listens there, or if the path is empty, too long, in no existing folder, or not a
+    /// socket.
     pub fn bind(path: Option<&Path>) -> Result<Self> {
         let path = match path {
             Some(path) => path.to_owned(),
@@ -77,16 +78,16 @@ impl Listener {
         if path.as_os_str().is_empty() {
             return Err(Error::Usage("--socket needs a path, and this one is empty".into()));
         }
-        // Before the lock is made, so that a refusal leaves no file behind.
+        // Check before making the lock, so that a refusal leaves no file behind.
         look_at(&path, &address).map_err(failed)?;
         let (lock, lock_path) = lock(&path).map_err(failed)?;
         let listen = || -> std::io::Result<_> {
-            // Look again: the last holder of the lock may have bound it meanwhile.
+            // Check again: the lock's last holder may have bound the socket in the meantime.
             if look_at(&path, &address)? {
                 rustix::fs::unlink(&path)?;
             }
             let fd = seqpacket()?;
-            // Before `bind`: Linux gives the file the socket's own mode, so nobody else can ever open it.
+            // Before `bind`: Linux gives the file the socket's mode, so no other user can ever open it.
             rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
             net::bind(&fd, &address)?;
             let identity = identity(&path)?;
@@ -105,7 +106,7 @@ impl Listener {
         }
     }
 
-    /// Also removes the socket's folder in the end, if it is empty.
+    /// Also removes the socket's folder together with the files, if it is empty.
     pub fn remove_folder_too(&self) {
         if let Some(own) = listening().iter_mut().find(|files| files.identity == self.identity) {
             own.folder = self.path.parent().map(Path::to_owned);
@@ -129,7 +130,7 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Unless `remove_files` has removed them: another renderer may listen there by now.
+        // Skip this if `remove_files` has removed them: another renderer may be listening there by now.
         let mut all = listening();
         if let Some(own) = all.iter().position(|files| files.identity == self.identity) {
             all.remove(own).remove();
@@ -137,8 +138,8 @@ impl Drop for Listener {
     }
 }
 
-/// Returns true if a socket is left at `path` that nobody listens on. Fails if something else is there, or a
-/// program listens. (A program that is no renderer holds no lock.)
+/// Returns `true` if `path` is a socket that nobody listens on, and `false` if nothing is there. Fails if it
+/// is something else, or if a program listens. (A program that is not a renderer holds no lock.)
 fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<bool> {
     match rustix::fs::lstat(path) {
         Err(Errno::NOENT) => return Ok(false),
@@ -152,7 +153,7 @@ fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<bool> {
         Err(Errno::CONNREFUSED) => Ok(true),
         Err(Errno::NOENT) => Ok(false),
         Err(error @ (Errno::ACCESS | Errno::PERM)) => Err(error.into()),
-        // A socket with a full queue, or of another type, is in use too.
+        // A socket with a full queue or of another type is in use too.
         _ => Err(std::io::Error::other(IN_USE)),
     }
 }
@@ -160,7 +161,7 @@ fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<bool> {
 const IN_USE: &str =
     "another renderer listens there, or another program: end it, or choose another place with --socket";
 
-/// Takes the lock beside the socket, and returns its path, since the file is removed with the socket.
+/// Takes the lock. Also returns the lock file's path, because the file is removed together with the socket.
 fn lock(path: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
@@ -170,7 +171,7 @@ fn lock(path: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
         let file = rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR)?;
         let opened = rustix::fs::fstat(&file)?;
         if !rustix::fs::FileType::from_raw_mode(opened.st_mode).is_file() || opened.st_size != 0 {
-            // With `--socket Cargo` this is `Cargo.lock`, and must not be removed in the end.
+            // For `--socket Cargo`, this is `Cargo.lock`, which must not be removed later.
             let reason = format!("{} beside it is not a renderer's lock", name.display());
             return Err(std::io::Error::other(reason));
         }
@@ -178,7 +179,7 @@ fn lock(path: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
             Err(Errno::WOULDBLOCK) => return Err(std::io::Error::other(IN_USE)),
             other => other?,
         }
-        // Its last holder may have removed the file. A lock on a removed file keeps nobody away.
+        // The last holder may have removed the file. A lock on a removed file protects nothing.
         if identity(&name).is_ok_and(|named| named == (opened.st_dev, opened.st_ino)) {
             return Ok((file, name));
         }
@@ -190,7 +191,7 @@ pub fn default_path() -> PathBuf {
     folder.unwrap_or_else(shared_folder).join("wavefield.sock")
 }
 
-/// After `su`, XDG_RUNTIME_DIR is another user's; a container or cron may have no such folder.
+/// After `su`, XDG_RUNTIME_DIR is another user's. In a container or under cron, it may not exist.
 fn is_own(folder: &Path) -> bool {
     let own = rustix::process::getuid().as_raw();
     let is_own = |found: rustix::fs::Stat| {
@@ -212,7 +213,7 @@ fn make_shared_folder() -> Result<()> {
     made.map_err(|source| Error::Io { action: "make", path: folder, source })
 }
 
-/// Fails unless only this user can write to `folder`: in `/tmp`, another user may have made it.
+/// Fails unless only this user can access `folder`: in `/tmp`, another user may have created it.
 pub(super) fn check_folder(folder: &Path) -> std::io::Result<()> {
     let found = rustix::fs::lstat(folder)?;
     let is_folder = rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir();

@@ -1,4 +1,4 @@
-//! A client's memory: slots, semaphores, and more on request. New for each client.
+//! A client's memory: slots, semaphores, and allocations on request. Each client gets new memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,7 +27,7 @@ const SLOT_ALIGNMENT: u64 = 65_536;
 
 pub(super) enum ClientMemory {
     Cuda(CudaMemory),
-    /// A memfd, and buffers to copy it to.
+    /// A memfd, and the buffers that its frames are copied to.
     Host(HostMemory),
 }
 
@@ -37,18 +37,18 @@ pub(super) struct CudaMemory {
     slots: Vec<ExportedBuffer>,
     allocations: BTreeMap<u64, ExportedBuffer>,
     imports: BTreeMap<u64, CudaBuffer>,
-    /// For pictures, once the client has asked for it.
+    /// The timeline for pictures, once the client has requested it.
     drawn: Option<ExportedSemaphore>,
 }
 
 pub(super) struct HostMemory {
     file: File,
-    /// Bytes of a slot. `stride` is the distance from one slot to the next.
+    /// The size of a slot in bytes. `stride` is the distance from one slot to the next.
     size: u64,
     stride: u64,
     allocations: BTreeMap<u64, File>,
     buffers: Vec<Buffer>,
-    /// Copied frames. They take the buffers in turn, whatever slot they come from.
+    /// The number of copied frames. They use the buffers in turn, whichever slot they come from.
     copied: usize,
     pictures: Option<Buffer>,
 }
@@ -56,12 +56,12 @@ pub(super) struct HostMemory {
 pub(super) struct RenderTarget {
     pub(super) into: vk::Buffer,
     pub(super) places: Vec<wavefield_draw::PicturePlace>,
-    /// `None` with memory `host`, where [`ClientMemory::copy_pictures`] takes its place.
+    /// `None` with memory `host`, which uses [`ClientMemory::copy_pictures`] instead.
     pub(super) signal: Option<vk::SemaphoreSubmitInfo<'static>>,
 }
 
 impl ClientMemory {
-    /// Does not wait for the GPU.
+    /// Allocates the ring. Does not wait for the GPU.
     pub(super) fn new(device: &Device, kind: MemoryKind, array: DrawnArray, depth: usize) -> Result<Self> {
         // Shaders read whole words.
         let size = 4 * array.words();
@@ -102,7 +102,7 @@ impl ClientMemory {
         })
     }
 
-    /// Fills the ring with [`frame_stamp::BLANK`] where the client writes, for `--verify`.
+    /// Fills the ring with [`frame_stamp::BLANK`] on the client's side, for `--verify`.
     pub(super) fn blank(&self, engine: &mut Engine) -> Result<()> {
         let Self::Host(memory) = self else {
             return engine.observers.blank(&mut engine.work, &self.slots(), self.owner());
@@ -125,7 +125,7 @@ impl ClientMemory {
         }
     }
 
-    /// Returns the slots' places and their descriptors; with memory `cuda` followed by `ready` and `free`.
+    /// Returns the slots' places and descriptors. With memory `cuda`, `ready` and `free` follow the slots.
     pub(super) fn export(&self) -> Result<(Vec<MemoryPlace>, Vec<OwnedFd>)> {
         match self {
             Self::Cuda(memory) => {
@@ -172,7 +172,7 @@ impl ClientMemory {
         let place = |allocation_bytes| MemoryPlace { fd: 0, offset: 0, bytes, allocation_bytes };
         match self {
             Self::Cuda(memory) => {
-                // Whole words, as in `new`; the client may use them too.
+                // Round up to whole words, as in `new`. The client may use the extra bytes.
                 let words = bytes.next_multiple_of(4);
                 let buffer = ExportedBuffer::new(device.sharing()?, words, SLOT_USAGE)?;
                 let made = (place(buffer.allocation_size()), memory_descriptor(&buffer)?);
@@ -188,14 +188,14 @@ impl ClientMemory {
         }
     }
 
-    /// Keeps an imported buffer. With memory `host` there is none.
+    /// Stores an imported buffer. With memory `host`, there are no imports.
     pub(super) fn keep(&mut self, id: u64, buffer: CudaBuffer) {
         if let Self::Cuda(memory) = self {
             memory.imports.insert(id, buffer);
         }
     }
 
-    /// The GPU must be done with the allocation.
+    /// Frees an allocation or an import. The GPU must be done with it.
     pub(super) fn release(&mut self, id: u64) {
         match self {
             Self::Cuda(memory) => drop((memory.allocations.remove(&id), memory.imports.remove(&id))),
@@ -203,8 +203,8 @@ impl ClientMemory {
         }
     }
 
-    /// Prepares a frame for its first draw, and returns where it is. Memory `host` is copied from the memfd,
-    /// not mapped: a client that changes it meanwhile spoils only its own picture.
+    /// Prepares a frame for its first draw, and returns where it is. A frame in `host` memory is copied from
+    /// the memfd, not mapped: a client that changes it meanwhile spoils only its own picture.
     pub(super) fn prepare(&mut self, origin: Origin) -> Result<(vk::Buffer, u64)> {
         match self {
             Self::Cuda(memory) => match origin {
@@ -222,12 +222,12 @@ impl ClientMemory {
                         (memory.allocations.get(&id).ok_or_else(|| gone(id))?, offset)
                     }
                 };
-                // There are no more frames in flight than buffers, so this buffer's last frame is drawn.
+                // No more frames are in flight than there are buffers, so this buffer's last frame is done.
                 let next = memory.copied % memory.buffers.len();
                 memory.copied += 1;
                 let buffer = &mut memory.buffers[next];
                 let raw = buffer.raw();
-                // Sealed memory cannot get shorter. Without memory for a page, the frame stays incomplete.
+                // Sealed memory cannot shrink. If a page cannot be allocated, the frame stays incomplete.
                 let _ = file.read_exact_at(buffer.bytes_mut()?, from);
                 Ok((raw, 0))
             }
@@ -239,7 +239,7 @@ impl ClientMemory {
         memory.drawn.as_ref()
     }
 
-    /// Returns a descriptor of that timeline. The first call makes the timeline, with this value.
+    /// Returns a descriptor of the `drawn` timeline. The first call makes the timeline, with this value.
     pub(super) fn timeline(&mut self, device: &Device, value: u64) -> Result<OwnedFd> {
         let Self::Cuda(CudaMemory { drawn, .. }) = self else {
             return Err(Error::Unsupported(
@@ -258,7 +258,7 @@ impl ClientMemory {
         timeline_descriptor(drawn.insert(made))
     }
 
-    /// Returns where to draw these pictures; `value` is signalled then.
+    /// Returns where to draw these pictures. `value` is signalled once they are drawn.
     pub(super) fn target(&mut self, device: &Device, render: &Render, value: u64) -> Result<RenderTarget> {
         match self {
             Self::Cuda(memory) => match (memory.allocations.get(&render.allocation), &memory.drawn) {
@@ -271,7 +271,7 @@ impl ClientMemory {
                 _ => Err(gone(render.allocation)),
             },
             Self::Host(memory) => {
-                // One kind behind the other, however far apart they are in the client's memory.
+                // Put one kind after the other, however far apart they are in the client's memory.
                 let mut size = 0;
                 let place = |&kind: &PictureKind| {
                     let at = size;
@@ -281,7 +281,7 @@ impl ClientMemory {
                 let places = render.offsets.keys().map(place).collect();
                 let (label, usage) = ("pictures", vk::BufferUsageFlags::TRANSFER_DST);
                 let desc = BufferDesc { label, size, usage, location: MemoryLocation::GpuToCpu };
-                // This drops an old buffer of another size before the new one is made.
+                // Drop an old buffer of another size before the new one is made.
                 let buffer = match memory.pictures.take().filter(|buffer| buffer.size() == size) {
                     Some(buffer) => buffer,
                     None => Buffer::new(device, &desc)?,
@@ -292,7 +292,7 @@ impl ClientMemory {
         }
     }
 
-    /// Copies pictures to the allocation, with memory `host`. The GPU must be done with them.
+    /// With memory `host`, copies pictures to the allocation. The GPU must be done with them.
     pub(super) fn copy_pictures(
         &self,
         render: &Render,
@@ -320,7 +320,7 @@ impl ClientMemory {
     }
 }
 
-/// On Linux, Vulkan exports nothing but file descriptors.
+/// On Linux, Vulkan exports only file descriptors.
 fn memory_descriptor(buffer: &ExportedBuffer) -> Result<OwnedFd> {
     match buffer.export()? {
         MemoryHandle::OpaqueFd(fd) => Ok(fd.into()),
@@ -335,7 +335,7 @@ fn timeline_descriptor(timeline: &ExportedSemaphore) -> Result<OwnedFd> {
     }
 }
 
-/// Fixes the size: a client that cut it short could end a process that touches the rest (`SIGBUS`).
+/// Fixes the size: a client that shrank the file could kill a process that reads the rest (`SIGBUS`).
 fn sealed_memory(name: &str, bytes: u64) -> Result<File> {
     let make = || {
         let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;

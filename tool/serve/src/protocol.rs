@@ -1,4 +1,4 @@
-//! The messages of `docs/protocol.md`, which explains each field: types, and how they become bytes.
+//! The messages of `docs/protocol.md`, which explains each field: their types and their encoding.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use wavefield_draw::{Camera, PictureKind};
 pub use super::array_description::{ArrayDescription, described};
 pub use super::settings::{CameraPlace, ClientParameters, SettingsChange};
 
-/// A client of another version is refused.
+/// The protocol version. A client with another version is refused.
 pub const VERSION: u32 = 2;
-/// In bytes.
+/// The maximum size of a message, in bytes.
 pub const MAX_MESSAGE: usize = 131_072;
-/// In bytes; a longer name is cut.
+/// The maximum length of a client's name, in bytes. A longer name is cut.
 pub const MAX_NAME: usize = 200;
-/// In bytes.
+/// The maximum length of a parse error, in bytes.
 const MAX_WORDS: usize = 300;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,8 +62,8 @@ pub struct Hello {
     pub client: String,
     pub memory: MemoryKind,
     pub ring: Option<u32>,
-    /// An [`ArrayDescription`], by default a mesh of the renderer's own grid. Read by [`described`], so that
-    /// the client learns what is wrong with it.
+    /// An [`ArrayDescription`]; by default, a mesh of the renderer's own grid. Parsed later by [`described`],
+    /// so that the client learns what is wrong with it.
     pub array: Option<Value>,
 }
 
@@ -73,7 +73,7 @@ pub struct Render {
     pub offsets: BTreeMap<PictureKind, u64>,
     pub width: u32,
     pub height: u32,
-    /// Azimuth, elevation, distance, target x, y, z. By default one view from the camera on screen.
+    /// Azimuth, elevation, distance, target x, y, z. The default is one view from the camera on screen.
     pub cameras: Option<Vec<[f64; 6]>>,
     pub after: Option<u64>,
 }
@@ -83,7 +83,7 @@ impl Render {
         self.cameras.as_ref().map_or(1, Vec::len)
     }
 
-    /// Returns the cameras, or what is wrong with one. Empty for the camera on screen.
+    /// Returns the cameras, or what is wrong with one of them. An empty list means the camera on screen.
     pub fn cameras(&self) -> Result<Vec<Camera>, String> {
         let camera = |(number, &[azimuth, elevation, distance, x, y, z]): (usize, &[f64; 6])| {
             let place = CameraPlace { azimuth, elevation, distance, target: [x, y, z] };
@@ -92,7 +92,7 @@ impl Render {
         self.cameras.iter().flatten().enumerate().map(camera).collect()
     }
 
-    /// Returns the bytes of all pictures of one kind; `None` if 64 bits cannot hold the number.
+    /// Returns the size of all pictures of one kind in bytes, or `None` if it does not fit in 64 bits.
     pub fn bytes(&self, kind: PictureKind) -> Option<u64> {
         let pixels = u64::from(self.width).checked_mul(self.height.into())?;
         pixels.checked_mul(kind.bytes())?.checked_mul(self.views() as u64)
@@ -262,7 +262,7 @@ pub struct Request {
     pub id: Option<u64>,
 }
 
-/// A message with the `request_id` of its request.
+/// A message with the `request_id` of the request that it answers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tagged<'a, T> {
     #[serde(flatten)]
@@ -271,7 +271,7 @@ pub struct Tagged<'a, T> {
     pub request_id: Option<u64>,
 }
 
-/// Every JSON reader takes whole numbers below this exactly.
+/// Every JSON parser represents whole numbers below this exactly.
 const MAX_ID: u64 = 1 << 53;
 
 pub(super) fn request_id(packet: &[u8]) -> Result<Option<u64>, String> {
@@ -293,11 +293,11 @@ impl FromClient {
         if packet.len() > MAX_MESSAGE {
             return Err(format!("a message of {} bytes: {MAX_MESSAGE} is the limit", packet.len()));
         }
-        // serde would also read a list of values as a structure.
+        // serde would also accept a list of values as a structure.
         if packet.trim_ascii_start().first() != Some(&b'{') {
             return Err("not a message of this protocol: not a JSON object".into());
         }
-        // serde's words quote the packet, so cut them and make them safe.
+        // The error quotes the packet, so shorten it and make it safe to print.
         let words = |error: serde_json::Error| short(&error.to_string(), MAX_WORDS);
         serde_json::from_slice(packet)
             .map_err(|error| format!("not a message of this protocol: {}", words(error)))
@@ -321,7 +321,7 @@ impl FromClient {
     }
 }
 
-/// Returns the version in a `hello`, whatever else is in it; `None` if this is no `hello`.
+/// Returns the protocol version of a `hello`, whatever else it contains, or `None` if this is not a `hello`.
 pub(super) fn spoken_version(packet: &[u8]) -> Option<Number> {
     let message: Map<String, Value> = serde_json::from_slice(packet).ok()?;
     match (message.get("type")?, message.get("protocol")?) {
@@ -330,7 +330,7 @@ pub(super) fn spoken_version(packet: &[u8]) -> Option<Number> {
     }
 }
 
-/// Reads a structure from a JSON object only: serde would also read a list of values.
+/// Deserializes a structure from a JSON object only: serde would also accept a list of values.
 fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<T, D::Error> {
     let object = Map::deserialize(from)?;
     T::deserialize(Value::Object(object)).map_err(D::Error::custom)
@@ -342,11 +342,11 @@ fn optional_object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> R
 }
 
 pub fn encode(message: &impl Serialize) -> Vec<u8> {
-    // A message has only strings, numbers and structures of them, which JSON can always hold.
+    // Messages contain only strings, numbers and structures of them, which JSON can always represent.
     serde_json::to_vec(message).unwrap_or_default()
 }
 
-/// True for controls and for invisible characters that break lines, change the direction or hide text.
+/// Returns true for controls, and for invisible characters that break lines, change direction or hide text.
 fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(character,
@@ -354,7 +354,7 @@ fn is_invisible(character: char) -> bool {
             | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Cuts a text after `limit` bytes and makes it safe to print: nothing in it controls a terminal.
+/// Cuts a text after `limit` bytes and makes it safe to print: it cannot control a terminal.
 pub fn short(text: &str, limit: usize) -> String {
     let mut short: String = text.chars().map(|c| if is_invisible(c) { ' ' } else { c }).collect();
     if short.len() > limit {

@@ -1,4 +1,4 @@
-//! Draws pictures for a client's own program into its allocations, between two frames.
+//! Renders pictures into a client's allocations, for the client's own use, between two frames.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use wavefield_gpu::Result;
 use wavefield_handoff::producer::Source;
 use wavefield_run::{Engine, FromTo};
 
-/// Does the renders whose frames are drawn, in order. `draws`: whether the client's ring is in the engine.
+/// Answers the `render` requests whose frames are drawn, in order. `draws`: the client's ring is in use.
 pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bool) -> Result<()> {
     let began = Instant::now();
     while began.elapsed() < frame_time() && client.ended.is_none() {
@@ -35,7 +35,7 @@ pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bo
             }
             Err(_) if engine.work.has_failed() => {}
             Err(reason) => {
-                // Release whoever waits for these pictures, but only after those before them.
+                // Unblock anyone who waits for these pictures, but only after all earlier pictures are done.
                 engine.work.drain()?;
                 if client.is_honest()? {
                     client.signal_drawn();
@@ -44,7 +44,7 @@ pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bo
             }
         }
         if engine.work.has_failed() {
-            // The next wait for a frame says what happened.
+            // `drain` returns the error.
             return engine.work.drain();
         }
     }
@@ -55,13 +55,13 @@ fn is_due(client: &Client, wanted: &WantedRender, draws: bool) -> bool {
     let session = &client.shared.borrow().session;
     match &wanted.render {
         Err(_) => true,
-        // If the client's first frame is ready, that is drawn next.
+        // If the client's first frame is ready, it is drawn next: wait for it.
         Ok(render) if render.after.is_none() => draws || !session.ledger.has_next(),
         Ok(_) => !wanted.awaits_frame(session),
     }
 }
 
-/// Returns the frame that the pictures show, or why there are none.
+/// Returns the frame that the pictures show, or the reason why they could not be rendered.
 fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::Result<u64, String> {
     let words = |error: wavefield_gpu::Error| error.to_string();
     let limit = engine.device().info().largest_picture;
@@ -77,7 +77,7 @@ fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::R
     if render.cameras.is_none() {
         views.push(now);
     }
-    // The engine may borrow `shared` while it waits, so nothing borrows it then.
+    // The engine may borrow `shared` while it waits, so this borrow must end first.
     let (frame, slot, target, owner) = {
         let shared = &mut *client.shared.borrow_mut();
         let Some(Current { frame, vertices: slot, .. }) = shared.current else {

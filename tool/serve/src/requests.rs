@@ -18,13 +18,13 @@ use wavefield_gpu::{Error, Result, note, threads::Job};
 use wavefield_handoff::producer::SLOT_USAGE;
 use wavefield_run::{Engine, Parameters, child_process::ImportTrial};
 
-/// A client with more unread bytes gets no picture yet. The kernel counts about 800 bytes a message.
+/// A client with more unread bytes gets no picture yet. The kernel counts about 800 bytes per message.
 const MAX_UNREAD: u64 = 32 << 10;
 
-/// A descriptor from a client, and the bytes that it says are there.
+/// A descriptor from a client, and the size in bytes that the client claims for it.
 type ImportChunk = (ClientFd, u64);
 
-/// Memory that a client has allocated. A child process tries it first, and a thread waits for that.
+/// An import of a client's memory. A child process tries the memory first, and a thread waits for the result.
 pub(super) struct Import {
     request: Request,
     job: Job<Vec<ImportChunk>>,
@@ -48,12 +48,12 @@ impl RequestHandler<'_> {
         descriptors: Vec<ClientFd>,
     ) -> Result<()> {
         match validated {
-            // A failed `render` is answered in its turn.
+            // Queue even a failed `render`, so that renders are answered in order.
             Err(reason) if request.name == "render" => {
                 self.client.wants(WantedRender { request, render: Err(reason) });
             }
             Err(reason) => self.client.fail(request, reason),
-            // The session has done these. What was released is freed before the next frame.
+            // The session has already handled these. Released memory is freed before the next frame.
             Ok(
                 FromClient::Hello(_)
                 | FromClient::Ready { .. }
@@ -98,7 +98,7 @@ impl RequestHandler<'_> {
                     self.engine.set_color_map(wanted.field.colormap)?;
                 }
                 *self.parameters = wanted.field;
-                // Until something of the client is drawn, the camera belongs to the renderer's own picture.
+                // Until a frame of the client is drawn, the camera belongs to the renderer's own picture.
                 if self.draws {
                     let view = &mut self.engine.drawer.view;
                     (view.limits, view.size) = (wanted.limits, wanted.size);
@@ -176,10 +176,10 @@ impl RequestHandler<'_> {
     }
 }
 
-/// Frees what the client gave back, once the GPU is done with it.
+/// Frees what the client released, once the GPU is done with it.
 pub(super) fn free_released(engine: &mut Engine, client: &Client) -> Result<()> {
     if client.shared.borrow().session.has_released() {
-        // If that fails, the session still has them, and they are freed next time.
+        // If this fails, the session keeps the released memory, which is freed next time.
         engine.work.drain()?;
         let ClientState { session, memory, .. } = &mut *client.shared.borrow_mut();
         session.take_released().into_iter().for_each(|id| memory.release(id));
@@ -193,15 +193,15 @@ pub(super) fn takes_picture(client: &Client, draws: bool) -> bool {
     let Some(WantedPicture { after, .. }) = client.wants_picture else { return false };
     let ledger = &client.shared.borrow().session.ledger;
     let drawn = match after {
-        // If the client's first frame is ready, that is drawn next, and belongs in the picture.
+        // If the client's first frame is ready, it is drawn next and belongs in the picture.
         None => draws || !ledger.has_next(),
         Some(frame) => draws && ledger.shown.is_some_and(|shown| shown.frame >= frame),
     };
-    // Each unread picture takes memory.
+    // Each unread picture occupies memory.
     drawn && client.connection.unread() <= MAX_UNREAD
 }
 
-/// Sends the picture: four bytes a pixel, sRGB.
+/// Sends the picture: four bytes per pixel, sRGB.
 pub(super) fn send_picture(client: &mut Client, draws: bool, extent: vk::Extent2D, pixels: Result<Vec<u8>>) {
     let Some(WantedPicture { request, .. }) = client.wants_picture.take() else { return };
     client.busy = false;
@@ -218,12 +218,12 @@ pub(super) fn send_picture(client: &mut Client, draws: bool, extent: vk::Extent2
     }
 }
 
-/// Imports the memory once it passed its trial, and answers the client.
+/// Once the trial is over, imports the memory if it passed, and answers the client.
 pub(super) fn answer_import(engine: &mut Engine, client: &mut Client) -> Result<()> {
     if !client.import.as_ref().is_some_and(|import| import.job.is_done()) {
         return Ok(());
     }
-    // The import waits for the queue without a limit, so drain it first. If that fails, the import stays.
+    // The import waits for the queue without a timeout, so drain first. On failure, the import stays pending.
     engine.work.drain()?;
     let Some(Import { request, job }) = client.import.take() else { return Ok(()) };
     let made = job.finish().and_then(|chunks| import(engine, chunks));
@@ -239,17 +239,17 @@ pub(super) fn answer_import(engine: &mut Engine, client: &mut Client) -> Result<
     Ok(())
 }
 
-/// Imports tried memory. Drain the queue first, because binding waits for it without a limit.
+/// Imports memory that passed its trial. Drain the queue first: binding waits for it without a timeout.
 fn import(engine: &mut Engine, chunks: Vec<ImportChunk>) -> Result<CudaBuffer> {
     let range = Range { offset: 0, size: chunks.iter().map(|(_, size)| size).sum() };
-    // CUDA and Vulkan own what they import, so they get copies.
+    // CUDA and Vulkan take ownership of the descriptors that they import, so pass duplicates.
     let copy = |(fd, size): (ClientFd, u64)| Ok((fd.as_fd().try_clone_to_owned()?.into(), size));
     let chunks = chunks.into_iter().map(copy).collect::<std::io::Result<_>>();
     let chunks = chunks.map_err(|error| Error::Unsupported(format!("no copy of a descriptor: {error}")))?;
     let device = engine.device().clone();
     let queue = engine.queue();
     let place = (queue.raw(), queue.family());
-    // SAFETY: the trial has shown memory of this GPU and of these sizes; the device was made with
-    // `sparseBinding` where it has that. The queue is this thread's, and everything submitted is done.
+    // SAFETY: the trial has shown that the memory is of this GPU and has these sizes. The device has
+    // `sparseBinding` if that is supported. Only this thread uses the queue, and all submitted work is done.
     Ok(unsafe { CudaBuffer::from_descriptors(device.sharing()?, chunks, range, SLOT_USAGE, place) }?)
 }

@@ -1,4 +1,4 @@
-//! The render thread's part of `serve`: reads counters and messages between two frames, answers requests.
+//! The render thread's part of `serve` between two frames: reads counters and messages, answers requests.
 
 use std::time::{Duration, Instant};
 
@@ -22,21 +22,21 @@ use wavefield_gpu::{Error, Result, note, report::Failures};
 use wavefield_run::{Choice, Config, Engine, FrameHook, Parameters, ParkedProducer};
 
 const MESSAGES_A_FRAME: usize = 64;
-/// After this time without a draw, messages no longer wait for one. They still wait for a pending picture,
-/// since they could change what it shows; a hidden window draws it, too.
+/// If nothing is drawn for this long, messages stop waiting for a draw. They still wait for a pending
+/// picture, because they could change what it shows. A hidden window draws that picture, too.
 const NO_DRAW: Duration = Duration::from_millis(100);
-/// Without a client, the acceptor looks this often even if nobody comes: newcomers' patience may end.
+/// How often to run the acceptor without a client, even if nothing arrives: a deadline may have passed.
 const NO_CLIENT: Duration = Duration::from_millis(20);
 
 pub(crate) struct ServeHook {
-    /// Dropped first at the end, which removes the socket.
+    /// Dropped first in `close`, which removes the socket.
     acceptor: Option<Acceptor>,
     setup: ServeSetup,
     client: Option<Client>,
-    /// The connection of a client that was dismissed. It stays open until the queue holds no more signals of
-    /// `free`: once it is closed, the client may signal `free` itself.
+    /// The connection of a dismissed client. It stays open while the queue still holds signals of `free`:
+    /// once the connection is closed, the client may signal `free` itself.
     ending: Option<Connection>,
-    /// The renderer's own producer, while a client's ring is in the engine.
+    /// The renderer's own producer, parked while a client's ring is in the engine.
     own: Option<ParkedProducer>,
     /// The client whose ring is in the engine, or was last.
     ring_of: String,
@@ -77,7 +77,7 @@ impl ServeHook {
             return self.restore(engine);
         }
         if self.ending.is_some() {
-            // An error came before the connection could end, and was repaired.
+            // The last `restore` failed, and the error was handled: try again.
             self.restore(engine)?;
         }
         let draws = self.client.as_ref().map(|client| client.name.as_str());
@@ -166,10 +166,10 @@ impl ServeHook {
         Ok(())
     }
 
-    /// Puts the client's ring into the engine once its first frame is there; until then the picture goes on.
+    /// Puts the client's ring into the engine once its first frame is ready. Until then, the field is drawn.
     fn take_ring(&mut self, engine: &mut Engine) -> Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
-        // Draw an own frame first: its time tells how long a frame may take on this device.
+        // Draw a frame of the renderer first: its time tells how long a frame may take on this device.
         if engine.next_frame() == 0 || self.own.is_some() || !client.shared.borrow().session.ledger.has_next()
         {
             return Ok(());
@@ -187,7 +187,7 @@ impl ServeHook {
         Ok(())
     }
 
-    /// Drops the client, after `seconds` without a frame. [`ServeHook::restore`] then waits for the GPU.
+    /// Drops the client after `seconds` without a frame. [`ServeHook::restore`] then waits for the GPU.
     fn give_up(&mut self, engine: &Engine, seconds: f64) -> Result<()> {
         match &mut self.client {
             Some(client) => client.give_up(seconds),
@@ -200,8 +200,8 @@ impl ServeHook {
         Ok(())
     }
 
-    /// Puts the own producer back and ends the connection, once the GPU is done with the client's frames.
-    /// Fails if the GPU finishes nothing for a long time: see [`StuckDraw::goes_on`].
+    /// Puts the renderer's own producer back and ends the connection, once the GPU is done with the client's
+    /// frames. Fails if the GPU makes no progress for a long time: see [`StuckDraw::goes_on`].
     fn restore(&mut self, engine: &mut Engine) -> Result<()> {
         if let Some(stuck) = &mut self.stuck
             && stuck.goes_on(engine, &self.ring_of)?
@@ -224,7 +224,7 @@ impl ServeHook {
         Ok(())
     }
 
-    /// Ends the client. [`ServeHook::restore`] then replaces its ring and closes its connection.
+    /// Ends the client's session. [`ServeHook::restore`] then replaces its ring and closes its connection.
     fn dismiss(&mut self, engine: &Engine) {
         let Some(mut client) = self.client.take() else { return };
         let why = client.part();
@@ -239,12 +239,12 @@ impl FrameHook for ServeHook {
         self.look(engine, parameters).or_else(|error| self.rescue(engine, error))
     }
 
-    /// Looks at the client until there is something new to draw or a redraw is due.
+    /// Checks for messages until there is something new to draw or a redraw is due.
     fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
         loop {
             self.before_frame(engine, parameters)?;
             if !self.is_ready() {
-                // Back to the caller, which may have been asked to stop.
+                // Return to the caller, which may have been asked to stop.
                 std::thread::sleep(Duration::from_millis(2));
                 return Ok(());
             }
@@ -276,7 +276,7 @@ impl FrameHook for ServeHook {
     }
 
     fn shown_client(&self) -> Option<&str> {
-        // Without the process number, which is for messages.
+        // Omit the process ID, which is meant for messages.
         let (name, _) = self.ring_of.rsplit_once(" (process ")?;
         self.has_ring().then_some(name)
     }
@@ -305,7 +305,7 @@ impl FrameHook for ServeHook {
         }
     }
 
-    /// Drops a client whose array takes too long to draw: try the frame again. Returns other errors.
+    /// Drops a client whose array takes too long to draw, so that a retry can succeed. Returns other errors.
     fn rescue(&mut self, engine: &mut Engine, error: Error) -> Result<()> {
         match error {
             Error::Stuck { seconds, .. } if self.has_ring() && self.is_ready() => {

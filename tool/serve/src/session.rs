@@ -1,5 +1,5 @@
-//! The conversation with one client: what it may say now, and what the renderer does then. Uses no sockets
-//! and no GPU, so the fuzz tests run exactly what the renderer runs.
+//! The conversation with one client: which messages are valid, and what the renderer does with them. Uses no
+//! sockets and no GPU, so the fuzz tests run exactly what the renderer runs.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use super::protocol::{
 use wavefield_draw::MAX_VIEWS;
 use wavefield_handoff::contents::array::DrawnArray;
 
-/// A client's maximum at a time, imports included.
+/// The maximum number of allocations that a client may hold, including imports.
 pub const MAX_ALLOCATIONS: usize = 64;
-/// Of all allocations together. Imports do not count.
+/// The maximum size of a client's allocations together, in bytes. Imports are not included.
 pub const MAX_ALLOCATED: u64 = 8 << 30;
 pub const MAX_CHUNKS: usize = 64;
-/// Over all imports of a client. Each chunk is one Vulkan allocation, and a device may allow no more than
-/// 4096 in all (`maxMemoryAllocationCount`), including the renderer's own.
+/// The maximum number of chunks over all imports of a client. Each chunk is one Vulkan allocation, and a
+/// device may allow no more than 4096 in all (`maxMemoryAllocationCount`), including the renderer's own.
 pub const MAX_CHUNKS_TOGETHER: usize = 2048;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,16 +31,16 @@ impl Fault {
         Self { code, reason: reason.into() }
     }
 
-    /// For a number or a counter that no correct client sends.
+    /// Creates a fault for a number or a counter that no correct client sends.
     pub(super) fn value(reason: impl Into<String>) -> Self {
         Self::new(ErrorCode::Value, reason)
     }
 }
 
-/// A message to carry out, or the reason for the answer `failed`.
+/// A message to carry out, or the reason to answer with `failed`.
 pub type Validated = Result<FromClient, String>;
 
-/// Whether at most one such message is done between two frames, because it takes long.
+/// Returns whether the message takes so long that at most one is handled between two frames.
 pub fn is_heavy(message: &FromClient) -> bool {
     match message {
         FromClient::Allocate { .. } | FromClient::Import { .. } | FromClient::Release { .. } => true,
@@ -60,12 +60,12 @@ pub struct Terms {
     pub offset_alignment: u64,
 }
 
-/// Reads the `hello`, and the array that it asks for. `None` means a mesh of the renderer's own grid.
+/// Reads the `hello` and the array that it requests. `None` means a mesh of the renderer's own grid.
 pub fn greet(
     packet: &[u8],
     descriptors: usize,
 ) -> Result<(Hello, Option<DrawnArray>), (RefusedCode, String)> {
-    // The version first: another version may have other fields.
+    // Check the version first: another version may have other fields.
     if let Some(spoken) = spoken_version(packet)
         && spoken.as_u64() != Some(VERSION.into())
     {
@@ -90,7 +90,7 @@ pub fn greet(
 #[derive(Clone, Copy, Debug)]
 struct HeldAllocation {
     bytes: u64,
-    /// 0 for an allocation, which counts for [`MAX_ALLOCATED`]. An import does not.
+    /// The chunk count of an import. 0 for an allocation: only allocations count for [`MAX_ALLOCATED`].
     chunks: usize,
 }
 
@@ -99,7 +99,7 @@ pub struct Session {
     pub(super) terms: Terms,
     pub(super) ledger: FrameLedger,
     allocations: BTreeMap<u64, HeldAllocation>,
-    /// Given back, but still on show or announced.
+    /// Released by the client, but still on show or announced.
     released: Vec<(u64, HeldAllocation)>,
     importing: Option<(u64, HeldAllocation)>,
     last_id: u64,
@@ -108,7 +108,7 @@ pub struct Session {
 impl Session {
     pub fn new(terms: Terms) -> Self {
         Self {
-            // With memory `host` a copy is on show, so the slot itself is free at once.
+            // With memory `host`, a copy is shown, so the slot itself is free at once.
             ledger: FrameLedger::new(terms.depth, terms.memory == MemoryKind::Cuda),
             terms,
             allocations: BTreeMap::new(),
@@ -125,7 +125,7 @@ impl Session {
         Ok((Request { name, id }, self.receive(message, descriptors)?))
     }
 
-    /// Checks a message. Handles frames and released memory; the caller carries out the rest.
+    /// Checks a message. Handles frames and released memory; the caller carries out all other requests.
     pub fn receive(&mut self, message: FromClient, descriptors: usize) -> Result<Validated, Fault> {
         let wanted = match &message {
             FromClient::Import { chunks } => chunks.len(),
@@ -170,14 +170,14 @@ impl Session {
         self.last_id + 1
     }
 
-    /// Records a new allocation, and returns its id.
+    /// Records a new allocation and returns its ID.
     pub fn allocated(&mut self, bytes: u64) -> u64 {
         self.last_id += 1;
         self.allocations.insert(self.last_id, HeldAllocation { bytes, chunks: 0 });
         self.last_id
     }
 
-    /// Ends an import, and returns its id, which is never used again if it failed.
+    /// Ends an import and returns its ID. The ID of a failed import is never used again.
     pub fn imported(&mut self, succeeded: bool) -> Option<u64> {
         let (id, held) = self.importing.take()?;
         if succeeded {
@@ -194,7 +194,7 @@ impl Session {
         self.released.iter().any(|&(id, _)| !self.ledger.needs(id))
     }
 
-    /// Returns released allocations that no frame needs. Free them once the GPU has drawn what was submitted.
+    /// Returns released allocations that no frame needs. Free them once all submitted frames are drawn.
     pub fn take_released(&mut self) -> Vec<u64> {
         let ledger = &self.ledger;
         let (needed, free): (Vec<_>, Vec<_>) = self.released.drain(..).partition(|&(id, _)| ledger.needs(id));
@@ -283,7 +283,7 @@ impl Session {
         }
     }
 
-    /// Includes allocations that are released and still needed.
+    /// Returns all allocations and imports, including released ones that a frame still needs.
     fn held(&self) -> impl Iterator<Item = &HeldAllocation> {
         self.allocations.values().chain(self.released.iter().map(|(_, held)| held))
     }
@@ -296,7 +296,7 @@ impl Session {
         }
     }
 
-    /// Takes an id for these chunks, if they may be imported now.
+    /// Assigns an ID to an import of these chunks, if it is allowed now.
     fn import(&mut self, chunks: &[u64]) -> Result<(), String> {
         if chunks.is_empty() || chunks.len() > MAX_CHUNKS {
             let count = chunks.len();

@@ -1,4 +1,4 @@
-//! What a client may change while it draws: the parameters and the camera. Pure.
+//! The settings that a client may change while it draws: the parameters and the camera. Pure.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use wavefield_draw::{Camera, ColorMap};
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClientParameters {
-    /// The user changes these too. They stay when the client leaves.
+    /// The user can change these too. They stay in effect after the client leaves.
     #[serde(flatten)]
     pub field: wavefield_run::Parameters,
     pub limits: [f32; 2],
@@ -88,7 +88,7 @@ pub struct CameraPlace {
 
 impl From<Camera> for CameraPlace {
     fn from(Camera { azimuth, elevation, distance, target }: Camera) -> Self {
-        // The shortest decimal that is the same number in 32 bits.
+        // The shortest decimal that parses to the same `f32`.
         let number = |value: f32| value.to_string().parse().unwrap_or(f64::from(value));
         Self {
             azimuth: number(azimuth),
@@ -102,7 +102,7 @@ impl From<Camera> for CameraPlace {
 impl CameraPlace {
     pub fn camera(&self) -> Result<Camera, String> {
         let Self { azimuth, elevation, distance, target } = self;
-        // A number too large for 32 bits becomes infinite, and is refused.
+        // A number that is too large for `f32` becomes infinite, and is rejected.
         let target = target.map(|length| length as f32);
         Camera::new(*azimuth as f32, *elevation as f32, *distance as f32, target)
             .map_err(|error| format!("camera: {error}"))

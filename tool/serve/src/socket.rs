@@ -1,4 +1,4 @@
-//! Connections: who is at the other end, and packets with descriptors. Every wait for a peer has a limit.
+//! Connections: the peer's identity, and packets with descriptors. Every wait for a peer has a limit.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::listener::{check_folder, shared_folder};
 use super::protocol::{MAX_MESSAGE, encode};
 use wavefield_gpu::unix_packets::{self, seqpacket};
 
-/// Dropping it ends the connection. What it has sent can still be read.
+/// A connection, which ends when it is dropped. The peer can still read what was sent.
 pub struct Connection {
     fd: ClientFd,
 }
@@ -24,14 +24,14 @@ pub struct Connection {
 pub enum Received {
     Nothing,
     Packet(Vec<u8>, Vec<OwnedFd>),
-    /// Its descriptors are closed.
+    /// The message is discarded, and its descriptors are closed.
     TooLong,
     Closed,
 }
 
 impl Connection {
-    /// Connects to a renderer of this user; for clients. Fails if no program listens at `path`, or one of
-    /// another user does or could: do not trust what it sends.
+    /// Connects a client to a renderer of the same user. Fails if no program listens at `path`, or if a
+    /// program of another user does or could: what it sends cannot be trusted.
     pub fn connect(path: &Path) -> std::io::Result<Self> {
         if path.parent() == Some(&shared_folder()) {
             match check_folder(&shared_folder()) {
@@ -63,7 +63,7 @@ impl Connection {
         }
     }
 
-    /// Returns the peer's process and user, as the kernel says. The process is 0 in another PID namespace.
+    /// Returns the peer's process and user IDs from the kernel. The process ID is 0 in another PID namespace.
     pub fn peer(&self) -> std::io::Result<(i32, u32)> {
         let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let mut size = size_of::<libc::ucred>() as libc::socklen_t;
@@ -84,19 +84,19 @@ impl Connection {
         }
     }
 
-    /// Sends one message, whole or not at all. Fails with `EAGAIN` if the other end does not read and the
-    /// buffer is full, and with `EPIPE` if it is gone.
+    /// Sends one message, whole or not at all. Fails with `EAGAIN` if the buffer is full because the peer
+    /// does not read, and with `EPIPE` if the peer is gone.
     pub fn send(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
         self.send_bytes(&encode(message), descriptors)
     }
 
-    /// Sends an encoded message, or any bytes in tests.
+    /// Sends an encoded message. Tests also send arbitrary bytes.
     pub fn send_bytes(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
         unix_packets::send(self.as_fd(), bytes, descriptors)
     }
 
     pub fn receive(&self) -> Received {
-        // Most looks find nothing, and then need no buffer.
+        // Most calls find nothing, and then need no buffer.
         if !self.has_news() {
             return Received::Nothing;
         }
@@ -108,7 +108,7 @@ impl Connection {
                 buffer.truncate(bytes);
                 Received::Packet(buffer, descriptors)
             }
-            // An empty packet cannot be told from the end, so treat it as closed.
+            // An empty packet cannot be distinguished from the end of the connection, so treat it as closed.
             other => {
                 drop(ClientFd::all(descriptors));
                 if matches!(other, Ok((_, true))) { Received::TooLong } else { Received::Closed }
@@ -116,14 +116,14 @@ impl Connection {
         }
     }
 
-    /// Returns the bytes that the kernel holds because the other end has not read them; 0 if it does not say.
+    /// Returns how many sent bytes the peer has not read yet, or 0 if the kernel does not report it.
     pub fn unread(&self) -> u64 {
         // SAFETY: this request (also called SIOCOUTQ, see unix(7)) writes one int, as `Getter` expects.
         let unread = unsafe { ioctl(&self.fd, Getter::<{ libc::TIOCOUTQ as Opcode }, libc::c_int>::new()) };
         unread.map_or(0, |bytes| u64::try_from(bytes).unwrap_or(0))
     }
 
-    /// Whether the other end is gone. Takes no message.
+    /// Returns whether the peer is gone, without reading a message.
     pub fn is_closed(&self) -> bool {
         let mut look = [PollFd::from_borrowed_fd(self.fd.as_fd(), PollFlags::RDHUP)];
         let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
@@ -131,7 +131,7 @@ impl Connection {
     }
 
     pub(super) fn has_news(&self) -> bool {
-        // `receive` reports the error.
+        // On an error, let `receive` report it.
         readable(self.fd.as_fd(), Duration::ZERO).unwrap_or(true)
     }
 
@@ -145,7 +145,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // At once, even if what clients sent before takes long to close.
+        // End the connection at once, even if the reaper takes long to close earlier descriptors.
         let _ = net::shutdown(&self.fd, net::Shutdown::Both);
     }
 }

@@ -1,4 +1,4 @@
-//! The check of clients' frames under `--verify`, and the verdict at the end.
+//! Checks clients' frames under `--verify`, and reports the verdict at the end.
 
 use wavefield_gpu::{Error, Result, note, say};
 use wavefield_run::Engine;
@@ -6,7 +6,7 @@ use wavefield_run::watch::verify::tally::Counts;
 
 #[derive(Default)]
 pub(super) struct Stamps {
-    /// The client whose ring is drawn, and the counts when that began.
+    /// The client whose ring is being drawn, and the counts from when it began.
     ring: Option<(String, Counts)>,
     /// The first client whose stamps were nearly all wrong.
     unstamped: Option<String>,
@@ -17,7 +17,7 @@ impl Stamps {
         self.ring = engine.observers.tally().map(|tally| (client.to_owned(), tally.total()));
     }
 
-    /// Ends a ring, if there was one. All of its frames must be counted already.
+    /// Ends the check of the current ring, if any. All of its frames must have been counted.
     pub(super) fn end(&mut self, engine: &Engine) {
         let (Some((client, before)), Some(tally)) = (self.ring.take(), engine.observers.tally()) else {
             return;

@@ -1,4 +1,4 @@
-//! How evenly frames come, and how much CPU time they take: for `status`, for the lines at the end, and for `--json`.
+//! Measures frame pacing and CPU time for `status`, for the lines printed at the end, and for `--json`.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ impl Intervals {
         }
     }
 
-    /// Returns how much the longest time exceeds `target`, in microseconds; 0 if it does not.
+    /// Returns by how much the longest time exceeds `target`, in microseconds, or 0 if it does not.
     pub(super) fn late(&self, target: Duration) -> u64 {
         microseconds(self.longest.saturating_sub(target))
     }
@@ -48,7 +48,7 @@ fn microseconds(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The time of one client, or the time between two.
+/// Measurements of the time of one client, or of the time between two clients.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Stretch {
     pub(super) producer: String,
@@ -57,15 +57,15 @@ pub(super) struct Stretch {
     pub(super) ended: String,
     pub(super) seconds: f64,
     pub(super) draws: u64,
-    /// Draws of something new: each frame counts once.
+    /// The number of draws that showed something new. Each frame is counted once.
     pub(super) frames: u64,
-    /// From one such draw's submission to the next.
+    /// The time from the submission of one such draw to the next.
     pub(super) frame_us: Spread,
-    /// From one draw's submission to the next, repeats included.
+    /// The time from the submission of one draw to the next, including repeats.
     pub(super) gaps_us: Spread,
-    /// How much the longest of these gaps exceeds the time of a frame.
+    /// By how much the longest of these gaps exceeds the frame time.
     pub(super) late_us: u64,
-    /// The renderer's CPU time (all threads) from one of `frames` to the next, on average.
+    /// The average CPU time of all the renderer's threads from one of `frames` to the next.
     pub(super) cpu_us_per_frame: f64,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// `last`: when the draw before was submitted, so that no gap is lost between two stretches.
+    /// `last` is when the previous draw was submitted, so that no gap between two stretches is lost.
     pub(super) fn start(last: Option<Instant>) -> Self {
         Self {
             since: Instant::now(),
@@ -87,7 +87,7 @@ impl Watch {
         }
     }
 
-    /// Counts a submitted draw; `new` if it shows something for the first time.
+    /// Counts a submitted draw. `new`: whether it shows something for the first time.
     pub(super) fn drawn(&mut self, new: bool) {
         let now = Instant::now();
         self.draws.mark(now);
@@ -100,7 +100,7 @@ impl Watch {
         }
     }
 
-    /// Keeps the next gap from counting as late: nothing is drawn, because nothing changes.
+    /// Leaves out the next gap, in which nothing is drawn because nothing changes.
     pub(super) fn ignore_gap(&mut self) {
         (self.draws.last, self.frames.last) = (None, None);
     }
@@ -134,17 +134,17 @@ pub(super) fn cpu_time() -> Duration {
     wavefield_gpu::threads::cpu_time().unwrap_or_default()
 }
 
-/// Limits memory: a renderer may run for months, and have any number of clients.
+/// The maximum number of stretches kept: a renderer may run for months and serve any number of clients.
 const MAX_STRETCHES: usize = 1000;
 
-/// The current stretch, the last ones before it, oldest first, and sums over all that have ended.
+/// The current stretch, the most recent ones before it (oldest first), and totals over all that have ended.
 pub(super) struct ServeReport {
     pub(super) watch: Watch,
     last: VecDeque<Stretch>,
     totals: Totals,
 }
 
-/// Covers stretches that are not kept, too.
+/// Includes stretches that are no longer kept.
 #[derive(Debug, Default, Serialize)]
 struct Totals {
     stretches: u64,

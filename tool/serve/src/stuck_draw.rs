@@ -1,4 +1,4 @@
-//! Waits for the GPU, which cannot be stopped, while it draws an array for longer than `--timeout`.
+//! Waits for the GPU when drawing an array takes longer than `--timeout`: the GPU cannot be interrupted.
 
 use std::time::{Duration, Instant};
 
@@ -8,15 +8,15 @@ use super::statistics::cpu_time;
 use wavefield_gpu::{Error, Result};
 use wavefield_run::Engine;
 
-/// How long the GPU may finish nothing. Only waiting tells a slow GPU from one that hangs.
+/// How long the GPU may make no progress. Only waiting distinguishes a slow GPU from one that hangs.
 const LIMIT: Duration = Duration::from_secs(300);
 
 pub(super) struct StuckDraw {
     pub(super) began: Instant,
-    /// When the GPU was last seen to finish something, and how much it had finished then.
+    /// When the GPU last made progress, and how much it had finished by then.
     progress: Instant,
     finished: u64,
-    /// This process's CPU time by then.
+    /// This process's CPU time at that moment.
     cpu: Duration,
 }
 
@@ -26,11 +26,11 @@ impl StuckDraw {
         Ok(Self { began: now, progress: now, finished, cpu: cpu_time() })
     }
 
-    /// Returns whether the GPU still draws. Fails if nothing was finished for [`LIMIT`], and a software
-    /// device has used hardly any CPU time.
+    /// Returns whether the GPU is still drawing. Fails if it has finished nothing for [`LIMIT`]. A software
+    /// device must also have used hardly any CPU time.
     pub(super) fn goes_on(&mut self, engine: &Engine, client: &str) -> Result<bool> {
         let (finished, submitted) = engine.work.progress()?;
-        // A software device that draws uses CPU time.
+        // A software device uses CPU time while it draws.
         let works =
             engine.device().info().kind == vk::PhysicalDeviceType::CPU && cpu_time() > self.cpu + LIMIT / 10;
         if finished > self.finished || works {

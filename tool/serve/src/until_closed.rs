@@ -1,7 +1,7 @@
-//! `--until-closed`: a renderer ends with the program that started it, however that program ends.
+//! `--until-closed`: stops the renderer when the program that started it ends, for whatever reason.
 //!
-//! The program holds one end of a pipe or socket pair, and the renderer inherits the other. Linux closes the
-//! program's end with its process. (`PR_SET_PDEATHSIG` would come with the end of a *thread*.)
+//! The program holds one end of a pipe or socket pair, and the renderer inherits the other end. Linux closes
+//! the program's end when its process ends. (`PR_SET_PDEATHSIG` already fires when a *thread* ends.)
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use super::listener::remove_files;
 use wavefield_gpu::{Result, note, threads::Job};
 use wavefield_run::Stop;
 
-/// Requests `stop` once the other end of `parent` is closed. If the process still runs after `patience`, in a
-/// driver's call for example, removes the socket's files and exits with code 1.
+/// Requests `stop` once the other end of `parent` is closed. If the process still runs after `patience`, for
+/// example in a driver call, removes the socket's files and exits with code 1.
 pub fn end_when_closed(parent: OwnedFd, stop: &Stop, patience: Duration) -> Result<()> {
     let stop = stop.clone();
     let watch = move |_: &dyn Fn() -> bool| -> Result<()> {
-        // `poll` tells of the end (of a pipe HUP, of a socket RDHUP) even if there is nothing to read.
+        // `poll` reports the hang-up (HUP for a pipe, RDHUP for a socket) even if there is nothing to read.
         while poll(&mut [PollFd::new(&parent, PollFlags::RDHUP)], None) == Err(Errno::INTR) {}
         note!("note: the program that started this renderer has ended, so the renderer ends too");
         stop.request();

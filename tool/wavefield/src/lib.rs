@@ -1,4 +1,4 @@
-//! The parts of the program that its tests use.
+//! The parts of the program that its binary and its tests share.
 
 #![warn(unreachable_pub)]
 

@@ -16,7 +16,7 @@ use self::cli::Cli;
 
 fn main() -> ExitCode {
     one_cuda_connection();
-    // For wrong arguments clap prints an error and exits with 2.
+    // If arguments are wrong, clap prints an error and exits with code 2.
     let matches = Cli::command().get_matches();
     let cli =
         Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Cli::command()).exit());
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 }
 
 /// Asks CUDA for one hardware queue of each kind instead of eight: this program has one stream, and each
-/// queue slows the start. Variables that the user has set are kept.
+/// queue slows the startup. Keeps variables that the user has set.
 fn one_cuda_connection() {
     for name in ["CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_MAX_COPY_CONNECTIONS"] {
         if std::env::var_os(name).is_none() {
@@ -48,7 +48,7 @@ fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
     // Makes a write beyond the limit on file sizes (`ulimit -f`) fail like a write to a full disk. By default
     // SIGXFSZ would end the process without a message.
     #[cfg(unix)]
-    // SAFETY: one is ignored; the other's handler has the right type and is async-signal-safe.
+    // SAFETY: SIGXFSZ is ignored; the handler of SIGBUS has the right type and is async-signal-safe.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         libc::signal(libc::SIGBUS, signals::no_memory as extern "C" fn(libc::c_int) as libc::sighandler_t);

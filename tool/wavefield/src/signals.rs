@@ -15,17 +15,17 @@ mod unix {
     use libc::{SA_RESTART, SIG_DFL, SIG_IGN, SIGHUP, SIGINT, SIGTERM, c_int, sigaction, sighandler_t};
     use wavefield_run::Stop;
 
-    /// Signals this soon after the first count as the same request: `timeout` sends SIGTERM to the program
-    /// and to its group, and a closing terminal causes SIGHUP from the kernel and from the shell.
+    /// Signals this soon after the first belong to the same request: `timeout` sends SIGTERM to the program
+    /// and to its process group, and a closing terminal causes SIGHUP from the kernel and from the shell.
     const SAME_WISH_MS: u64 = 100;
 
-    /// What the handler stops, and when [`listen`] was called.
+    /// The [`Stop`] that the handler requests, and when [`listen`] was called.
     static LISTENER: OnceLock<(Stop, Instant)> = OnceLock::new();
-    /// When the first signal came, in milliseconds since [`listen`] was called, plus one; 0 until then.
+    /// When the first signal arrived, in milliseconds since [`listen`] was called, plus one; 0 until then.
     static FIRST: AtomicU64 = AtomicU64::new(0);
 
-    /// Requests `stop` at the first signal. Signals that were ignored at the start stay ignored: `nohup` has
-    /// SIGHUP ignored, and a shell without job control has SIGINT ignored for background commands.
+    /// Requests `stop` at the first signal. Signals that were ignored at the start stay ignored: `nohup`
+    /// ignores SIGHUP, and a shell without job control ignores SIGINT for background commands.
     pub(crate) fn listen(stop: &Stop) -> Result<()> {
         LISTENER.get_or_init(|| (stop.clone(), Instant::now()));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -48,8 +48,8 @@ mod unix {
         Ok(())
     }
 
-    /// Ends the program if memory is missing when it is used: Mesa's software driver keeps its memory in a
-    /// file, and does not notice that the file could not grow.
+    /// Ends the program on SIGBUS, when memory cannot be accessed: Mesa's software driver keeps its memory
+    /// in a file, and does not notice that the file could not grow.
     pub(crate) extern "C" fn no_memory(_: c_int) {
         const WORDS: &str = "wavefield: memory could not be accessed (SIGBUS). With a software driver: it keeps its memory in a file, \
             and `ulimit -f` or the system's memory allows no more. With a GPU: see the kernel's log\n";
@@ -60,7 +60,7 @@ mod unix {
         }
     }
 
-    /// May interrupt any code, so it only reads the clock and atomics, allocates nothing and takes no lock.
+    /// May interrupt any code, so it uses only the clock and atomics, allocates nothing and takes no lock.
     extern "C" fn on_signal(signal: c_int) {
         let Some((stop, since)) = LISTENER.get() else { return };
         let now = since.elapsed().as_millis() as u64 + 1;

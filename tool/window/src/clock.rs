@@ -3,10 +3,10 @@ use std::time::{Duration, Instant};
 use wavefield_run::{Moment, Parameters, STEP};
 
 pub(super) struct FieldClock {
-    /// The step assumes that the next frame takes the usual time.
+    /// The field's time. Its step assumes that the next frame takes as long as usual.
     pub(super) moment: Moment,
     last_frame: Option<Instant>,
-    /// A ring: the next frame time replaces the oldest.
+    /// The last frame times, as a ring: each new time replaces the oldest.
     elapsed: [Duration; RECENT],
     frames: usize,
 }
@@ -48,7 +48,7 @@ impl FieldClock {
         }
     }
 
-    /// Keeps the time until the next frame from counting as a frame time and from moving the field.
+    /// Excludes the time until the next frame from the frame times and from the field's time.
     pub(super) fn ignore_gap(&mut self) {
         self.last_frame = None;
     }

@@ -4,7 +4,7 @@ use wavefield_draw::{Camera, Placement};
 use wavefield_run::Config;
 
 pub(super) struct Controls {
-    /// Where a reset puts the camera. A client's array has a camera of its own.
+    /// The camera that a reset restores. A client's array has its own.
     pub(super) first: Camera,
     pub(super) rotating: bool,
     dragging: Option<PointerButton>,
@@ -24,7 +24,7 @@ impl Controls {
         self.first = first;
     }
 
-    /// Handles mouse and touches. `height` is the picture's, in pixels; `scale` is pixels per point.
+    /// Handles the mouse and touches. `height` is the picture's, in pixels; `scale` is in pixels per point.
     pub(super) fn handle(
         &mut self,
         event: &Event,
@@ -58,7 +58,7 @@ impl Controls {
                 MouseWheelUnit::Point => delta.y / 40.0,
                 MouseWheelUnit::Line | MouseWheelUnit::Page => delta.y,
             }),
-            // Fingers twice as far apart halve the distance.
+            // Moving two fingers twice as far apart halves the camera's distance.
             Event::Zoom(factor) if factor > 0.0 => camera.zoom(factor.ln() / -0.9f32.ln()),
             _ => {}
         }

@@ -13,13 +13,13 @@ use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Flight, PresentMode, Queue, Swapchain};
 
 pub(crate) struct Desktop {
-    // The swapchain goes before its window.
+    // The swapchain is dropped before its window.
     swapchain: Swapchain,
     pub(crate) window: Arc<Window>,
     visibility: Visibility,
     words: egui_winit::State,
     pointer: Pos2,
-    /// Kept, because on X11 other programs ask this one for the copied text.
+    /// Kept alive, because on X11 other programs request the copied text from this one.
     clipboard: Option<arboard::Clipboard>,
 }
 
@@ -53,7 +53,7 @@ impl Desktop {
         let _ = self.words.on_window_event(&self.window, event);
         let mut events = std::mem::take(&mut self.words.egui_input_mut().events);
         if let WindowEvent::KeyboardInput { event, .. } = event {
-            // egui-winit takes an unknown character for the key in that place: AltGr+Q would be a Q.
+            // egui-winit reports an unknown character as the key in that position: AltGr+Q would be Q.
             let is_unknown =
                 matches!(&event.logical_key, Key::Character(it) if egui::Key::from_name(it).is_none());
             events.retain_mut(|one| match one {
@@ -70,14 +70,14 @@ impl Desktop {
         });
         match place {
             Some(at) => self.pointer = at,
-            // egui-winit forgets a button that is released after the pointer has left.
+            // egui-winit drops the release of a button after the pointer has left the window.
             None => events.extend(released(event, self.pointer)),
         }
         events.into_iter().map(Input::Event).collect()
     }
 }
 
-/// Returns a button's release for such an event, or for the end of a touch.
+/// Returns egui's event for the release of a mouse button or for a cancelled touch.
 fn released(event: &WindowEvent, pos: Pos2) -> Option<Event> {
     let button = match event {
         WindowEvent::Touch(touch) if touch.phase == TouchPhase::Cancelled => PointerButton::Primary,
@@ -121,7 +121,7 @@ impl Screen for Desktop {
     }
 
     unsafe fn acquire(&mut self, queue: &mut Queue, flight: &Flight) -> Result<Option<ScreenPicture>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `Screen::acquire`.
         let Some(image) = (unsafe { self.swapchain.acquire(queue, flight.acquired) })? else {
             return Ok(None);
         };
@@ -168,7 +168,7 @@ impl Screen for Desktop {
         }
         match copied {
             true => format!("copied: {text}"),
-            // Wayland's clipboard would need eight more crates, and not every compositor allows its use.
+            // Wayland's clipboard needs eight more crates, and not every compositor allows its use.
             false => "no clipboard (on Linux it must be X11's): the command is on standard error".to_owned(),
         }
     }

@@ -8,7 +8,7 @@ use winit::error::EventLoopError;
 
 use wavefield_gpu::{Error, Result};
 
-/// A process can have only one, but can use it for one window after another.
+/// winit's event loop. A process can have only one, but can use it for several windows in turn.
 pub struct EventLoop(pub(super) winit::event_loop::EventLoop<()>);
 
 impl EventLoop {
@@ -47,10 +47,10 @@ fn is_set(name: &str) -> bool {
 }
 
 /// Returns why the compositor named in the environment cannot be reached; `None` if it can, or none is named.
-/// winit uses Wayland whenever one is named, and makes an event loop only once per process.
+/// winit uses Wayland whenever a compositor is named, and creates an event loop only once per process.
 #[cfg(target_os = "linux")]
 fn no_wayland() -> Option<String> {
-    // `WAYLAND_SOCKET` is an inherited connection, and testing it would use it up.
+    // `WAYLAND_SOCKET` is an inherited connection, which a test would use up.
     if is_set("WAYLAND_SOCKET") || !is_set("WAYLAND_DISPLAY") {
         return None;
     }

@@ -18,10 +18,10 @@ pub(super) enum Action {
     Leave,
 }
 
-/// Its name, all keys with the same action, the action, and its description.
+/// The key's name, all keys with the same action, the action, and its description.
 type KeyRow = (&'static str, &'static [Key], Action, &'static str);
 
-/// docs/guide/src/program.md lists them too.
+/// docs/guide/src/program.md lists the same keys.
 const KEYS: [KeyRow; 12] = [
     ("Space", &[Key::Space], Action::Pause, "pauses or resumes"),
     (".", &[Key::Period, Key::N], Action::Step, "advances by one step while paused (or N)"),
@@ -53,13 +53,13 @@ const KEYS: [KeyRow; 12] = [
 ];
 
 impl Action {
-    /// Returns a key's action, with Shift or without.
+    /// Returns a key's action. Shift makes no difference.
     pub(super) fn of(pressed: Key) -> Option<Self> {
         KEYS.iter().find(|(_, keys, ..)| keys.contains(&pressed)).map(|&(_, _, action, _)| action)
     }
 }
 
-/// Lists the keys whose actions the `screen` takes. The others are the page's own.
+/// Lists the keys whose actions the `screen` takes. The viewer's page handles the others.
 pub(super) fn help(screen: &dyn Screen) -> Vec<(&'static str, &'static str)> {
     let mut all = vec![
         ("drag", "turns the camera; with the right button, moves it"),

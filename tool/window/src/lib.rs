@@ -1,12 +1,12 @@
 //! The window: draws and presents frames, takes input, shows the overlay, reloads saved kernels. It is on the
 //! desktop, or in browsers.
 //!
-//! - `state`: what a window has, and how it draws a frame
-//! - `screen`: what a window needs from its place, and [`Input`]; `desktop`: winit's window
+//! - `state`: the state of a window, and how it draws a frame
+//! - `screen`: the interface to the desktop or a browser, and [`Input`]; `desktop`: winit's window
 //! - `web`: the window in a browser
-//! - `controls`, `keys`: what the user changes, and how
+//! - `controls`, `keys`: control of the camera, and the actions of keys
 //! - `overlay`: the panel with figures and settings, the lanes, the legend
-//! - `reload`: a kernel's file was saved
+//! - `reload`: reloads a kernel when its file is saved
 //! - `clock`, `title`, `visibility`, `event_loop`: the field's time, the title, hidden windows, the display
 
 #![warn(unreachable_pub)]
@@ -40,8 +40,8 @@ use wavefield_run::{Config, Ended, FrameHookDesc, Stop, Traced};
 pub use self::event_loop::EventLoop;
 pub use self::screen::Input;
 
-/// Draws in a window until the user leaves, `stop` is requested, or `config.frames` are drawn. `hook` works
-/// between two frames. Returns an error only before there is a window; later, a failure comes with a summary.
+/// Draws in a window until the user leaves, `stop` is requested, or `config.frames` are drawn. `hook` runs
+/// between frames. Returns an error only before there is a window; [`Ended`] has a later failure.
 pub fn run_windowed(
     event_loop: &mut EventLoop,
     config: &Config,
@@ -77,14 +77,14 @@ impl WindowApp<'_> {
         Ok(state)
     }
 
-    /// Does nothing before there is a window. `step` returns whether to leave. An error ends the run.
+    /// Runs `step` if there is a window. `step` returns whether to leave. An error ends the run.
     fn attempt(&mut self, step: impl FnOnce(&mut WindowState<Desktop>) -> Result<bool>) {
         if let Some(state) = self.state.as_mut().filter(|_| !self.left) {
             self.left = self.failures.catch(step(state)).unwrap_or(true);
         }
     }
 
-    /// Never true before there is a window, so that even an early stop ends with a summary.
+    /// Returns false before there is a window, so that even an early stop ends with a summary.
     fn is_done(&self) -> bool {
         self.state.as_ref().is_some_and(|state| state.is_done(self.stop))
     }

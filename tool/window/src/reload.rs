@@ -21,7 +21,7 @@ pub(super) struct Reloader {
     pub(super) file: PathBuf,
     /// Whether the watcher has seen a write, or may have missed one.
     pub(super) saved: Arc<AtomicBool>,
-    /// When to read the file, unless it is written again before.
+    /// When to read the file, unless it is written again before then.
     due: Option<Instant>,
     job: Option<Job<KernelSource>>,
     /// Whether the note that kernels are not tried was printed.
@@ -42,15 +42,15 @@ impl Reloader {
         Some(Self { argument, file, saved, due: None, job: None, said: false, _watcher })
     }
 
-    /// Returns a saved kernel once it is read and tried, or the error. Call this regularly. Returns `None`
-    /// while `config` shows another kernel. `device` will run the kernel.
+    /// Returns a saved kernel once it has been read and tried, or the error. Call this regularly. Returns
+    /// `None` while `config` selects a different kernel. `device` is the one that will run the kernel.
     pub(super) fn poll(
         &mut self,
         config: &Config,
         device: Option<&CudaInfo>,
     ) -> Option<Result<KernelSource>> {
         if !config.has_own_kernel() {
-            // The user has chosen another kernel since. A save does not bring this one back.
+            // The user has since chosen a different kernel. Saving this one does not switch back to it.
             self.saved.store(false, Ordering::Relaxed);
             (self.due, self.job) = (None, None);
             return None;
@@ -82,7 +82,7 @@ impl Reloader {
         let (argument, signature) = (self.argument.clone(), config.scene.signature());
         Job::begin("kernel reload", move |wanted| {
             let source = KernelSource::from_argument(&argument).map_err(|error| match error {
-                // As at the start of a run. In a file saved later, the kernel is broken.
+                // This is a usage error only at the start of a run. Later, the saved kernel is broken.
                 Error::Usage(words) => Error::Unsupported(words),
                 error => error,
             })?;
@@ -95,10 +95,10 @@ impl Reloader {
     }
 }
 
-/// Called by the thread that loads the kernel.
+/// Tries a kernel. Called by the thread that loads it.
 type Try = Box<dyn FnOnce(&KernelSource, &dyn Fn() -> bool) -> Result<()> + Send>;
 
-/// Returns how to try a kernel, if that is possible. Trials run on Linux only.
+/// Returns a function that tries a kernel, if trials are possible. They run only on Linux.
 #[cfg(target_os = "linux")]
 fn trial(config: &Config, device: Option<&CudaInfo>) -> Option<Try> {
     use wavefield_run::child_process::{THIS_PROGRAM, Trial};
@@ -121,7 +121,7 @@ fn trial(_config: &Config, _device: Option<&CudaInfo>) -> Option<Try> {
 }
 
 /// Sets `saved` whenever `file` is written, until the watcher is dropped. Watches the file's folder, because
-/// editors replace the file, and the folder of its target if it is a link.
+/// editors replace the file. If the file is a symbolic link, also watches the folder of its target.
 fn watch(file: &Path, saved: Arc<AtomicBool>) -> notify::Result<RecommendedWatcher> {
     let mut places = vec![std::path::absolute(file)?];
     places.extend(file.canonicalize().ok().filter(|target| *target != places[0]));
@@ -139,7 +139,7 @@ fn watch(file: &Path, saved: Arc<AtomicBool>) -> notify::Result<RecommendedWatch
     Ok(watcher)
 }
 
-/// Whether a file with one of these names was written or replaced, or events were lost.
+/// Returns whether a file with one of these names was written or replaced, or events were lost.
 fn writes(event: &Event, names: &[OsString]) -> bool {
     let named =
         event.paths.iter().filter_map(|path| path.file_name()).any(|name| names.iter().any(|n| n == name));

@@ -12,7 +12,7 @@ use wavefield_run::Engine;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// The mouse, a key or a touch, in egui's words. Positions are in points.
+    /// An event of the mouse, a key or a touch, as egui defines it. Positions are in points.
     Event(egui::Event),
     /// The picture's size in pixels, and the pixels per point.
     Size(vk::Extent2D, f32),
@@ -26,12 +26,12 @@ pub(crate) struct ScreenPicture {
 }
 
 pub(crate) trait Screen {
-    /// Ends the command line for this screen.
+    /// Returns the option that selects this screen, to append to a command line.
     fn option(&self) -> &'static str {
         ""
     }
 
-    /// Returns 0x0 until the first picture.
+    /// Returns the size of the pictures; 0x0 until the first one.
     fn extent(&self) -> vk::Extent2D;
 
     fn format(&self) -> vk::Format;
@@ -40,36 +40,36 @@ pub(crate) trait Screen {
 
     fn set_mode(&mut self, mode: PresentMode);
 
-    /// Tells the screen its new size, if known.
+    /// Tells the screen that its size is now `extent`.
     fn resize(&mut self, extent: vk::Extent2D);
 
-    /// Whether the pictures must be made again. The queue must be idle then.
+    /// Returns whether the pictures must be recreated, for which the queue must be idle.
     fn is_stale(&self) -> bool;
 
-    /// Prepares for a new size, or keeps the last one if there is no memory for it. No frame is in flight.
+    /// Prepares for a new size, or keeps the last size if memory is short. No frame may be in flight.
     fn fit(&mut self, _engine: &mut Engine) -> Result<()> {
         Ok(())
     }
 
-    /// Returns the next picture to draw on, if there is one now.
+    /// Returns the next picture to draw on, if one is available.
     ///
     /// # Safety
-    /// The engine's semaphore of this flight is free: its last submission is done. If [`Screen::is_stale`],
-    /// the GPU is done with all earlier pictures.
+    /// The engine's semaphore of this flight must be free: the flight's last submission is done. If
+    /// [`Screen::is_stale`], the GPU must be done with all earlier pictures.
     unsafe fn acquire(&mut self, queue: &mut Queue, flight: &Flight) -> Result<Option<ScreenPicture>>;
 
     fn present(&mut self, queue: &mut Queue, canvas: &ScreenPicture) -> Result<()>;
 
-    /// Whether [`Screen::record`] has commands for the next frame.
+    /// Returns whether [`Screen::record`] has commands for the next frame.
     fn wants(&mut self) -> bool {
         false
     }
 
-    /// Records commands after the draw.
+    /// Records the screen's own commands, which follow the draw.
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass, and is submitted once, after the draw of this screen's
-    /// picture. The GPU has finished this flight's earlier commands.
+    /// `commands` must be recording, outside a render pass, and must be submitted once, after the draw of
+    /// this screen's picture. The GPU must have finished this flight's earlier commands.
     unsafe fn record(
         &mut self,
         _commands: vk::CommandBuffer,
@@ -79,7 +79,7 @@ pub(crate) trait Screen {
     ) {
     }
 
-    /// Allows recordings of what is shown.
+    /// Allows copies of the pictures, which a recording needs.
     fn make_readable(&mut self) -> Result<()> {
         Ok(())
     }
@@ -93,7 +93,7 @@ pub(crate) trait Screen {
 
     fn set_title(&mut self, title: &str);
 
-    /// Whether an action is the program's. Others are left to the viewer.
+    /// Returns whether the program handles this action. All others are left to the viewer.
     fn takes(&self, _action: Action) -> bool {
         true
     }
@@ -104,9 +104,9 @@ pub(crate) trait Screen {
 
     fn set_full(&mut self, _full: bool) {}
 
-    /// Puts a command into the clipboard. Returns what to tell the user.
+    /// Copies a command to the clipboard. Returns what to tell the user.
     fn copy(&mut self, text: &str) -> String;
 
-    /// Follows egui's wishes, such as the pointer's form.
+    /// Applies egui's requests, such as the shape of the cursor.
     fn follow(&mut self, _wishes: egui::PlatformOutput) {}
 }

@@ -1,7 +1,7 @@
-//! The window's state, and one frame of it: [`WindowState::between_frames`], then [`WindowState::redraw`].
+//! The window's state. Each frame is [`WindowState::between_frames`], then [`WindowState::redraw`].
 //!
-//! - `running`: the engine and its hook; `settings`: what changes them
-//! - `input`: what the user does; `pictures`: what is saved; `open`: the beginning and the end
+//! - `running`: the engine and its hook; `settings`: changes of the settings, and saved kernels
+//! - `input`: the user's input; `pictures`: saved pictures and films; `open`: the start and the end of a run
 
 mod input;
 mod open;
@@ -25,16 +25,16 @@ use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::Flight;
 use wavefield_run::{AfterDraw, FrameTimes, Parameters, Stop, record};
 
-/// How often to try again without an image to draw on: nothing else paces the loop then.
+/// How often to retry while there is no image to draw on. Nothing else paces the loop then.
 const IDLE: Duration = Duration::from_millis(50);
 
-/// A client's still picture rests after this time. Tooltips appear within it.
+/// How long a client's picture must be unchanged before drawing stops. Tooltips appear within this time.
 const STILL: Duration = Duration::from_secs(1);
-/// How often a resting window looks for a new frame.
+/// How often a window that has stopped drawing checks for a new frame.
 const CALM: Duration = Duration::from_millis(10);
 
 pub(super) struct WindowState<S: Screen> {
-    // Field order is drop order: the engine waits for the GPU, then the screen goes.
+    // Fields are dropped in this order: the engine waits for the GPU before the screen is dropped.
     pub(super) run: Running,
     pictures: Pictures,
     pub(super) screen: S,
@@ -44,14 +44,14 @@ pub(super) struct WindowState<S: Screen> {
     title: Title,
 }
 
-/// When frames are drawn, and were.
+/// The timing of past and future frames.
 struct Pace {
     clock: FieldClock,
     times: FrameTimes,
     skipped: u64,
     /// When to try again, if the last redraw found no image to draw on.
     retry: Option<Instant>,
-    /// When the picture last changed, and the next frame then: see [`WindowState::is_still`].
+    /// When the picture last changed, and the next frame's number then: see [`WindowState::is_still`].
     changed: (Instant, u64),
     seen: Option<(FieldView, Parameters)>,
 }
@@ -62,11 +62,11 @@ impl<S: Screen> WindowState<S> {
         stop.requested() || self.run.config.frames.is_some_and(|frames| drawn >= frames)
     }
 
-    /// Does what is due between two frames, whether they are drawn or not. Returns when to call it again, or
-    /// `None` to draw now.
+    /// Does the work that is due between two frames, even while nothing is drawn. Returns when to call this
+    /// again, or `None` to draw now.
     pub(super) fn between_frames(&mut self) -> Result<Option<Instant>> {
         self.reload()?;
-        // The hook works even while nothing is drawn. A hidden window wakes up to see whether it must stop.
+        // The hook runs even while nothing is drawn. A hidden window wakes up to check whether it must stop.
         if self.screen.is_hidden() {
             self.ignore_gap();
             self.run.consult(true)?;
@@ -86,7 +86,7 @@ impl<S: Screen> WindowState<S> {
         Ok(self.pace.retry.or(self.screen.due()).filter(|&at| at > now))
     }
 
-    /// Draws or skips a frame. The image is acquired first, so a skipped frame has enqueued nothing.
+    /// Draws or skips a frame. Acquires the image first, so that a skipped frame enqueues nothing.
     pub(super) fn redraw(&mut self) -> Result<()> {
         self.run.consult(self.screen.is_hidden())?;
         self.lay_out().or_else(|error| self.run.recover(error))?;
@@ -107,7 +107,7 @@ impl<S: Screen> WindowState<S> {
             }
         }
         if let Err(error) = self.draw(&flight, &canvas) {
-            // The acquired image must be drawn on. Begin the frame again, which returns the same flight.
+            // The acquired image must be drawn on, so begin the frame again. That returns the same flight.
             self.run.recover(error)?;
             let flight = self.run.engine.begin()?;
             self.draw(&flight, &canvas)?;
@@ -119,18 +119,18 @@ impl<S: Screen> WindowState<S> {
         self.hand_out_picture()
     }
 
-    /// Tries twice, because the window may change between remaking the images and acquiring one.
+    /// Tries twice, because the window may change between recreating the images and acquiring one.
     fn acquire(&mut self, flight: &Flight) -> Result<Option<ScreenPicture>> {
         let _span = trace_span!("acquire").entered();
         for _ in 0..2 {
             if self.screen.is_stale() {
-                // Remaking the images waits for the queue without a limit, so wait with one first.
+                // Recreating the images waits for the queue without a timeout, so wait with a timeout first.
                 self.run.drain()?;
                 self.run.engine.drawer.recordings.forget();
                 self.screen.fit(&mut self.run.engine)?;
             }
-            // SAFETY: the engine's own semaphore for this flight, whose last submission has waited for it and
-            // is done. If the pictures are stale, every frame is drained.
+            // SAFETY: the engine's own semaphore for this flight. Its last submission waited for it and
+            // is done. If the pictures were stale, `drain` has waited for every frame.
             match unsafe { self.screen.acquire(self.run.engine.queue(), flight) }? {
                 Some(canvas) => return Ok(Some(canvas)),
                 None if self.screen.is_stale() => {}
@@ -154,7 +154,7 @@ impl<S: Screen> WindowState<S> {
                 unsafe { overlay.record(commands, flight.index, picture) }?;
             }
             if let Some(film) = &mut film {
-                // SAFETY: as above; `make_readable` allows copies; `record::wants` told the film.
+                // SAFETY: as above; `make_readable` allows copies; `record::wants` called `Film::done`.
                 unsafe { film.record(commands, flight.index, picture) };
             }
             if is_sent {
@@ -185,7 +185,7 @@ impl<S: Screen> WindowState<S> {
         self.overlay.ignore_gap();
     }
 
-    /// Whether a client's frames are shown, and nothing has changed for [`STILL`].
+    /// Returns whether a client's frames are shown and nothing has changed for [`STILL`].
     fn is_still(&mut self) -> bool {
         let (now, next) = (Instant::now(), self.run.engine.next_frame());
         let seen = Some((self.run.engine.drawer.view, self.run.parameters));
@@ -194,7 +194,7 @@ impl<S: Screen> WindowState<S> {
             (self.pace.changed, self.pace.seen) = ((now, next), seen);
         }
         let (since, frame) = self.pace.changed;
-        // What is under the pointer is known once every frame in flight is another one.
+        // The values under the pointer are current only once every frame in flight has been replaced.
         let enough = self.run.engine.work.producer.profile().slots.len() as u64 + 3;
         now - since >= STILL && next >= frame + enough
     }

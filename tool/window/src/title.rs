@@ -24,7 +24,7 @@ impl Title {
         }
     }
 
-    /// No frame follows at once, so there is no rate.
+    /// Clears the rate, because the next frame does not follow at once.
     pub(super) fn rest(&mut self) {
         (self.since, self.frames, self.rate) = (Instant::now(), 0, None);
     }
@@ -51,7 +51,7 @@ fn words(text: &str, states: &[&str], rate: Option<&str>) -> String {
     all.join(", ")
 }
 
-/// A slow device gets more decimals, so that its rate is not shown as 0.
+/// Formats a frame rate. A low rate gets more decimals, so that it is not shown as 0.
 fn rate(frames: u32, elapsed: Duration) -> String {
     let rate = f64::from(frames) / elapsed.as_secs_f64();
     let decimals = match rate {

@@ -2,13 +2,13 @@ use std::time::{Duration, Instant};
 
 use winit::window::Window;
 
-/// How often to ask the window system for what no event reports.
+/// How often to query the window system for changes that no event reports.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Why the window is invisible, as far as the window system reports it.
+/// The reasons why the window is invisible, as far as the window system reports them.
 pub(super) struct Visibility {
     empty: bool,
-    /// Other windows cover it, or the compositor shows something else.
+    /// Other windows cover the window, or the compositor shows something else.
     covered: bool,
     /// The window is minimised, or not on the screen. winit has no event for this.
     away: bool,
@@ -40,7 +40,7 @@ impl Visibility {
         self.looked = None;
     }
 
-    /// Asks the window system, after an event or if the last answer is too old.
+    /// Returns whether the window is invisible. Queries the window system after an event or [`LOOK`].
     pub(super) fn is_hidden(&mut self, window: &Window) -> bool {
         if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
             self.looked = Some(Instant::now());
@@ -75,7 +75,7 @@ mod x11 {
             Some(Self { connection, window: u32::try_from(handle.window).ok()? })
         }
 
-        /// Whether the window and all its parents are mapped. True if the server does not answer.
+        /// Returns whether the window and all its ancestors are mapped; true if the server does not answer.
         pub(super) fn shows(&self) -> bool {
             let asked = self.connection.get_window_attributes(self.window).ok();
             let attributes = asked.and_then(|asked| asked.reply().ok());

@@ -33,7 +33,7 @@ cuda_functions! {
     cuDeviceGet(device: *mut CUdevice, ordinal: c_int) = ["cuDeviceGet"];
     cuDeviceGetName(name: *mut c_char, size: c_int, device: CUdevice) = ["cuDeviceGetName"];
     cuDeviceGetAttribute(value: *mut c_int, which: CUdevice_attribute, device: CUdevice) = ["cuDeviceGetAttribute"];
-    // The `_v2` form (CUDA 11.4) distinguishes MIG instances. An older driver has only the other.
+    // The `_v2` form (CUDA 11.4) distinguishes MIG instances. Older drivers have only the unversioned one.
     cuDeviceGetUuid(uuid: *mut CUuuid, device: CUdevice) = ["cuDeviceGetUuid_v2", "cuDeviceGetUuid"];
     cuDeviceGetLuid(luid: *mut c_char, node_mask: *mut c_uint, device: CUdevice) = ["cuDeviceGetLuid"];
     cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) = ["cuDevicePrimaryCtxRetain"];
@@ -41,9 +41,9 @@ cuda_functions! {
     cuCtxSetCurrent(context: CUcontext) = ["cuCtxSetCurrent"];
     cuCtxGetDevice(device: *mut CUdevice) = ["cuCtxGetDevice"];
     cuStreamQuery(stream: CUstream) = ["cuStreamQuery"];
-    // The status is a `CUstreamCaptureStatus`, as a number: a newer driver may know more of them.
+    // The status is a `CUstreamCaptureStatus`, as a number: a newer driver may return other values.
     cuStreamIsCapturing(stream: CUstream, status: *mut c_uint) = ["cuStreamIsCapturing"];
-    // The `_v2` form needs no option of the driver's kernel module. An older driver has only the other.
+    // The `_v2` form needs no option of the kernel module. Older drivers have only the unversioned one.
     cuStreamWriteValue32(
         stream: CUstream,
         pointer: CUdeviceptr,

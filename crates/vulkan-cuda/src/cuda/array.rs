@@ -10,7 +10,7 @@ use crate::Result;
 
 const CALL: &str = "cuMemcpy2DAsync";
 
-/// A level of a mipmapped array ([`SharedImage::level`](crate::SharedImage::level)). Keeps the owner alive.
+/// A level of a mipmapped array ([`SharedImage::level`](crate::SharedImage::level)). Keeps its owner alive.
 #[derive(Clone)]
 pub struct Array {
     raw: sys::CUarray,
@@ -45,8 +45,8 @@ impl Array {
         Ok(Self { raw, cuda: cuda.clone(), _owner: owner })
     }
 
-    /// Returns CUDA's array, for other copies than those below. It is valid while `self` lives. Make no
-    /// texture object of it: see [`SharedImage::cuda`](crate::SharedImage::cuda).
+    /// Returns CUDA's array, for copies other than those below. It is valid while `self` lives. Create no
+    /// texture object from it: see [`SharedImage::cuda`](crate::SharedImage::cuda).
     pub fn raw(&self) -> sys::CUarray {
         self.raw
     }
@@ -60,7 +60,7 @@ impl Array {
     /// `to + n * pitch`.
     ///
     /// # Errors
-    /// Fails if the stream is of another context, and if CUDA refuses the sizes.
+    /// Fails if the stream is of another context, or if CUDA refuses the sizes.
     ///
     /// # Safety
     /// - The level must be two-dimensional. The memory must have that many rows, and be of this context.
@@ -89,7 +89,7 @@ impl Array {
     /// Fails if the stream or `to` is of another context; CUDA is not called then.
     ///
     /// # Safety
-    /// Same as [`Array::copy_to`], with two levels.
+    /// Same as [`Array::copy_to`], for both levels.
     pub unsafe fn copy_to_array(
         &self,
         stream: &dyn Stream,
@@ -135,7 +135,7 @@ impl Array {
         self.cuda.check(CALL, unsafe { api::cuMemcpy2DAsync(copy, stream.raw()) })
     }
 
-    /// Creates a surface object, for kernels that write and read texels. Its x coordinate counts bytes.
+    /// Creates a surface object, for kernels that write and read texels. Its x coordinate is in bytes.
     ///
     /// # Errors
     /// Fails with 1 (`INVALID_VALUE`) if the array was created without `CUDA_ARRAY3D_SURFACE_LDST`.
@@ -152,8 +152,8 @@ impl Array {
     }
 }
 
-/// A surface object. It owns CUDA's object, and keeps the array alive, which CUDA itself does not. Before you
-/// drop it, the stream that uses it must be idle.
+/// A surface object. It owns CUDA's object, and keeps the array alive, which CUDA itself does not. Drop it
+/// only when the stream that uses it is idle.
 pub struct Surface {
     raw: sys::CUsurfObject,
     array: Array,
@@ -178,7 +178,7 @@ impl Drop for Surface {
     }
 }
 
-/// Describes a copy between two arrays. The caller sets them.
+/// Returns the description of a copy between two arrays, which the caller fills in.
 fn array_to_array(row_bytes: usize, rows: usize) -> sys::CUDA_MEMCPY2D {
     sys::CUDA_MEMCPY2D {
         srcXInBytes: 0,

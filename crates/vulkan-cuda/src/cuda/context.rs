@@ -13,8 +13,8 @@ use super::{CudaInfo, Driver, Stream};
 use crate::error::cleanup_error;
 use crate::{Error, Result};
 
-/// A CUDA context: a device's primary one, or any that your program created. Cloning is cheap. Every shared
-/// object holds a clone, so the context outlives them all.
+/// A CUDA context: a device's primary context, or one that your program created. Cloning is cheap. Every
+/// shared object holds a clone, so the context outlives them all.
 ///
 /// # Examples
 /// ```no_run
@@ -56,10 +56,10 @@ unsafe impl Sync for Context {}
 
 impl Cuda {
     /// Retains a device's primary context, which CUDA's runtime, CuPy, Numba and PyTorch share in a process
-    /// (`cuDevicePrimaryCtxRetain`). Afterwards it is current on this thread: see [`Cuda::bind`].
+    /// (`cuDevicePrimaryCtxRetain`). Afterwards the context is current on this thread: see [`Cuda::bind`].
     ///
     /// # Errors
-    /// Fails if `info` is not what the driver reports of this device.
+    /// Fails if `info` is not what the driver reports for this device.
     pub fn primary(_driver: Driver, info: &CudaInfo) -> Result<Self> {
         // `info` may be made up, so this asks the driver which device has the ordinal.
         let found = CudaInfo::query(info.ordinal)?;
@@ -82,8 +82,8 @@ impl Cuda {
         Ok(cuda)
     }
 
-    /// Adopts a context. This crate never destroys it: `keep` owns it, and is dropped last. It is current on
-    /// this thread afterwards, even after an error. Fails if the driver is missing or too old.
+    /// Adopts a context. This crate never destroys it: `keep` owns it, and is dropped last. The context is
+    /// current on this thread afterwards, even after an error. Fails if the driver is missing or too old.
     ///
     /// # Safety
     /// `context` must live until `keep` is dropped.
@@ -125,7 +125,7 @@ impl Cuda {
         self.0.raw
     }
 
-    /// Returns the free and the total device memory in bytes. Other processes change what is free.
+    /// Returns the free and the total device memory in bytes. Other processes also change the free amount.
     pub fn memory(&self) -> Result<(u64, u64)> {
         self.bind()?;
         let (mut free, mut total) = (0, 0);
@@ -156,7 +156,7 @@ impl Cuda {
     }
 
     /// Fails for a stream of another context, and for the per-thread default stream (`CU_STREAM_PER_THREAD`).
-    /// That one is a different stream on each thread, so work from two threads would not be in order.
+    /// The latter is a different stream on each thread, so work from two threads would not be in order.
     #[doc(hidden)]
     pub fn require_stream(&self, stream: &dyn Stream, call: &str) -> Result<()> {
         if stream.raw().addr() == CU_STREAM_PER_THREAD {
@@ -168,8 +168,8 @@ impl Cuda {
     }
 
     /// Fails as [`Cuda::require_stream`] does, and if the stream is being captured. A captured signal happens
-    /// at each launch: Vulkan would wait forever for the first, and a second would repeat its value. The
-    /// context is current afterwards.
+    /// only when the graph is launched: Vulkan might wait for it forever, and a second launch would repeat
+    /// its value. The context is current afterwards.
     pub(crate) fn require_uncaptured(&self, stream: &dyn Stream, call: &'static str) -> Result<()> {
         self.require_stream(stream, call)?;
         let mut status = 0;
@@ -193,11 +193,11 @@ impl Cuda {
         }
     }
 
-    /// Enqueues a write to a word of the context's own. Everything before it is done before anything after it
-    /// begins: `cuStreamWriteValue32` puts a memory barrier before its write.
+    /// Enqueues a write to a word that belongs to the context. All work before it is done before any work
+    /// after it begins: `cuStreamWriteValue32` puts a memory barrier before its write.
     ///
     /// # Safety
-    /// The stream must be alive and of this context, which is current. [`Cuda::prepare_guard`] was called.
+    /// The stream must be alive and of this context, which must be current, with its guard word allocated.
     pub(crate) unsafe fn guard(&self, stream: &dyn Stream) -> Result<()> {
         let word = *self.guard_word();
         // SAFETY: the caller's promise; the word lives as long as the context.
@@ -208,7 +208,7 @@ impl Cuda {
         self.0.guard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether some call has reported that a kernel faulted in this context. After a fault every call
+    /// Returns whether any call has reported that a kernel faulted in this context. After a fault every call
     /// fails. The faults are the errors that leave a process "in an inconsistent state": see `CUresult`.
     pub fn has_faulted(&self) -> bool {
         self.0.faulted.load(Ordering::Relaxed)
@@ -218,7 +218,7 @@ impl Cuda {
     #[doc(hidden)]
     pub fn check(&self, call: &'static str, code: Code) -> Result<()> {
         // Asks the context itself, which returns its fault from every call: `code` may be of another context,
-        // or made up, and after a fault what the GPU used is freed without a wait.
+        // or made up, and after a fault this crate frees memory without waiting for the GPU.
         let ask = || {
             let (mut free, mut total) = (0, 0);
             // SAFETY: the context is alive; writes two sizes.

@@ -16,7 +16,7 @@ use crate::{Error, Result};
 const FIRST_WITH_TIMELINES: i32 = 11_020;
 
 /// Returns the files to try. The driver's is `libcuda.so.1`; a toolkit has a `libcuda.so` that is only for
-/// linking. If these names lead to another machine's copy, the driver's own may still be in its usual folder.
+/// linking. If these names resolve to another machine's copy, the driver's own may be in its usual folder.
 fn files() -> Vec<String> {
     const USUAL: &str =
         "lib/x86_64-linux-gnu lib/aarch64-linux-gnu lib64 lib lib/wsl/lib ../run/opengl-driver/lib";
@@ -98,11 +98,11 @@ pub struct CudaInfo {
     pub name: String,
     /// The UUID that Vulkan reports for the same device.
     pub uuid: DeviceUuid,
-    /// The LUID and node bit on Windows. `None` elsewhere, and for a device that is not a display adapter.
+    /// The LUID and node mask on Windows. `None` elsewhere, and for a device that is not a display adapter.
     pub luid: Option<([u8; 8], u32)>,
     /// Major and minor version of the compute capability.
     pub compute_capability: (i32, i32),
-    /// Whether it can import timeline semaphores
+    /// Whether the device can import timeline semaphores
     /// (`CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED`).
     pub timeline_interop: bool,
 }
@@ -208,7 +208,7 @@ fn uuid(device: sys::CUdevice, name: &str) -> Result<DeviceUuid> {
     Ok(DeviceUuid(uuid.bytes.map(|byte| byte as u8)))
 }
 
-/// Returns `None` if there are no LUIDs. The driver then reports an error (801, `NOT_SUPPORTED`).
+/// Returns the LUID and node mask. `None` if the driver reports that there are none (801, `NOT_SUPPORTED`).
 fn luid(device: sys::CUdevice) -> Option<([u8; 8], u32)> {
     // Other systems have no LUIDs. Tools like compute-sanitizer would report the failing call.
     if cfg!(not(windows)) {
@@ -256,8 +256,8 @@ fn failure(functions: Option<&Functions>, call: &'static str, device: &str, code
 }
 
 impl Error {
-    /// Turns an error of cudarc, which prints only its code, into one that says what it means and what to do.
-    /// `call` is the driver's function that failed on `device`.
+    /// Converts an error of cudarc, which prints only its code, into one that says what it means and what to
+    /// do. `call` is the driver's function that failed on `device`.
     pub fn from_cudarc(call: &'static str, device: &str, error: DriverError) -> Self {
         failure(api::functions(), call, device, Code(error.0 as u32))
     }

@@ -9,8 +9,8 @@ use crate::Error;
 /// CUDA's driver, once it is loaded. It stays open until the process ends.
 pub static LIBRARY: OnceLock<Library> = OnceLock::new();
 
-/// Makes functions from a table, for this crate and for the program in its repository. Each row has the name,
-/// the arguments, and the symbols of the function, the newest first. The rows after `?` may be missing.
+/// Generates functions from a table, for this crate and for the program in its repository. Each row has the
+/// name, the arguments, and the symbols of a function, the newest first. Functions after `?` are optional.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! cuda_functions {
@@ -30,7 +30,7 @@ macro_rules! cuda_functions {
             /// Looks up all functions. The error names the first that the library lacks.
             ///
             /// # Safety
-            /// It must be CUDA's driver. The functions may be called only while it is open.
+            /// `library` must be CUDA's driver. The functions may be called only while it is open.
             pub unsafe fn of(library: &$crate::cuda::look_up::Library) -> $crate::Result<Self> {
                 // SAFETY: these symbols are functions of these types in every version of the driver.
                 unsafe {
@@ -93,7 +93,7 @@ macro_rules! cuda_functions {
     };
 }
 
-/// Returns the first of some symbols that the library has.
+/// Returns the first of `symbols` that the library has.
 ///
 /// # Safety
 /// `F` must be the symbols' type.

@@ -1,7 +1,7 @@
-//! The CUDA driver API, opened at run time: no toolkit, and a missing driver is an error, not a panic.
+//! The CUDA driver API, opened at run time: needs no toolkit, and a missing driver is an error, not a panic.
 //!
 //! Every function that calls the driver returns its error ([`Error::Cuda`](crate::Error::Cuda)). The
-//! documentation names only other reasons and special codes. CUDA's [manual] explains its terms.
+//! documentation lists only other errors and notable codes. CUDA's [manual] explains its terms.
 //!
 //! [manual]: https://docs.nvidia.com/cuda/cuda-driver-api/index.html
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaStream, sys};
 
-/// A stream of CUDA work, from any library. cudarc's [`CudaStream`] is one, and so is an `Arc` of a stream.
+/// A CUDA stream, from any library. Implemented for cudarc's [`CudaStream`], and for an `Arc` of any stream.
 ///
 /// # Safety
 /// While the value lives, `raw` must return the same live stream, and `context` that stream's context.

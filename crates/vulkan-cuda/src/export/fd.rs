@@ -1,4 +1,4 @@
-//! Linux and other Unices: *opaque file descriptors*. Each call makes a new one.
+//! Linux and other Unices: *opaque file descriptors*. Each export creates a new one.
 
 use ash::vk;
 
@@ -6,7 +6,7 @@ use crate::Result;
 use crate::handle::{ExportType, Fd, MemoryHandle, SemaphoreHandle};
 use crate::vulkan::Vk;
 
-/// Creates a handle to `memory`, which was allocated with [`super::Memory`].
+/// Creates a handle to `memory`, which must have been allocated with [`super::Memory`].
 pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Result<MemoryHandle> {
     let info = vk::MemoryGetFdInfoKHR::default().memory(memory).handle_type(kind.memory());
     // SAFETY: the memory belongs to this device and was allocated as exportable with this handle type.
@@ -15,7 +15,7 @@ pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Res
     Ok(MemoryHandle::OpaqueFd(unsafe { Fd::from_raw(fd) }))
 }
 
-/// Creates a handle to `semaphore`, which was created for this export.
+/// Creates a handle to `semaphore`, which must have been created for this export.
 pub fn export_semaphore(
     vk: &Vk,
     semaphore: vk::Semaphore,

@@ -26,7 +26,7 @@ pub(crate) use system::export_semaphore;
 pub(crate) fn buffer_export(vk: &Vk, usage: vk::BufferUsageFlags) -> Result<(ExportType, bool)> {
     use vk::ExternalMemoryFeatureFlags as Features;
     let info = vk.info();
-    // First, because the driver may be asked only about usages that the device has.
+    // Checked first, because the driver may be asked only about usages that the device supports.
     vk.require_usage(usage)?;
     let kind = info.buffer_export.ok_or_else(|| cannot(&info.name, "a buffer"))?;
     vk.memory_handles()?;
@@ -46,7 +46,7 @@ pub(crate) fn buffer_export(vk: &Vk, usage: vk::BufferUsageFlags) -> Result<(Exp
 /// A Vulkan buffer that another API uses too. It owns the buffer, but not its memory.
 pub(crate) struct Buffer {
     pub(crate) raw: vk::Buffer,
-    /// As requested, in bytes.
+    /// The requested size, in bytes.
     pub(crate) size: u64,
     pub(crate) required: vk::MemoryRequirements,
     usage: vk::BufferUsageFlags,
@@ -78,7 +78,7 @@ impl Buffer {
         let required = unsafe { vk.device().get_buffer_memory_requirements(raw) };
         // From here on Drop cleans up.
         let buffer = Self { raw, size, required, usage, vk: vk.clone() };
-        // CUDA maps `size` bytes, and a driver may wrap around for an absurd size.
+        // CUDA maps `size` bytes, and a driver's arithmetic may overflow for an absurd size.
         match required.size >= size {
             true => Ok(buffer),
             false => Err(Error::DeviceLacks(format!(
@@ -89,7 +89,7 @@ impl Buffer {
         }
     }
 
-    /// Returns the flags of its memory. A buffer with a device address needs memory with one
+    /// Returns the flags of its memory. A buffer with a device address needs memory that allows one
     /// (`VUID-vkBindBufferMemory-bufferDeviceAddress-03339`).
     pub(crate) fn memory_flags(&self) -> vk::MemoryAllocateFlags {
         match self.usage.contains(vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS) {
@@ -99,7 +99,7 @@ impl Buffer {
     }
 
     /// # Safety
-    /// `offset` must be aligned, and the required bytes lie in the memory. The buffer must not be bound yet.
+    /// `offset` must be aligned. The memory must hold the required bytes. The buffer must be unbound.
     pub(crate) unsafe fn bind(&self, memory: &Memory, offset: u64) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.vk.device().bind_buffer_memory(self.raw, memory.raw, offset) }
@@ -114,10 +114,10 @@ impl Drop for Buffer {
     }
 }
 
-/// Memory that Vulkan allocated or imported, and owns. Dropped after the buffers and images in it.
+/// Owned memory that Vulkan allocated or imported. Dropped after the buffers and images in it.
 pub(crate) struct Memory {
     pub(crate) raw: vk::DeviceMemory,
-    /// Bytes of the allocation, which every importer must specify.
+    /// The size of the allocation in bytes, which every importer must specify.
     pub(crate) size: u64,
     pub(crate) kind: ExportType,
     pub(crate) vk: Vk,

@@ -1,7 +1,7 @@
 //! Windows: NT handles and KMT handles. Type-checked and linted, but never run.
 //!
 //! Each export of an NT handle makes a new one, with the access rights and the security descriptor of the
-//! object ([`Attributes`]). Each export of a KMT handle gives the same number, which must not be closed.
+//! object ([`Attributes`]). Each export of a KMT handle returns the same value, which must not be closed.
 
 use std::ffi::c_void;
 
@@ -18,7 +18,7 @@ use crate::vulkan::Vk;
 use crate::{Error, Result};
 
 /// The rights to open an exported object: full access for its owner and the system, none for anybody else,
-/// and no inheritance. The process's default may admit other users.
+/// and no inheritance. The process's default rights may admit other users.
 struct Security {
     attributes: Box<SECURITY_ATTRIBUTES>,
     descriptor: PSECURITY_DESCRIPTOR,
@@ -53,7 +53,7 @@ impl Security {
         Ok(Self { attributes, descriptor })
     }
 
-    /// Valid as long as `self` lives, even if `self` moves.
+    /// Returns a pointer that is valid while `self` lives, even if `self` moves.
     fn pointer(&self) -> *const c_void {
         (&raw const *self.attributes).cast()
     }
@@ -94,7 +94,7 @@ impl Attributes {
 const ACCESS: u32 = 0x8000_0000 | 1;
 
 /// # Safety
-/// `raw` was just exported as what `new` takes, and nothing else owns it.
+/// `raw` must have just been exported as the kind of handle that `new` takes, and nothing else may own it.
 unsafe fn take<T>(
     vk: &Vk,
     call: &str,
@@ -108,7 +108,7 @@ unsafe fn take<T>(
     handle.ok_or_else(|| Error::DeviceLacks(format!("{call} on {name} answered with a null handle")))
 }
 
-/// Creates a handle to `memory`, which was allocated with [`super::Memory`].
+/// Creates a handle to `memory`, which must have been allocated with [`super::Memory`].
 pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Result<MemoryHandle> {
     let call = "vkGetMemoryWin32HandleKHR";
     let info = vk::MemoryGetWin32HandleInfoKHR::default().memory(memory).handle_type(kind.memory());
@@ -125,7 +125,7 @@ pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Res
     }
 }
 
-/// Creates a handle to `semaphore`, which was created for this export.
+/// Creates a handle to `semaphore`, which must have been created for this export.
 pub fn export_semaphore(
     vk: &Vk,
     semaphore: vk::Semaphore,

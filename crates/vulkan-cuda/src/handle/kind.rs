@@ -2,7 +2,7 @@
 
 use ash::vk;
 
-/// A handle type that Vulkan exports and CUDA imports. The numbers are the bits of Vulkan's flags.
+/// A handle type that Vulkan exports and CUDA imports. The discriminants are Vulkan's flag bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportType {
     /// A file descriptor.
@@ -15,11 +15,11 @@ pub enum ExportType {
 
 impl ExportType {
     /// The types of this system, the preferred one first: file descriptors on Linux, NT and then KMT handles
-    /// on Windows. [`VkInfo`](crate::VkInfo) tells which one a device supports.
+    /// on Windows. [`VkInfo`](crate::VkInfo) says which one a device supports.
     pub const HERE: &[Self] =
         if cfg!(windows) { &[Self::OpaqueWin32, Self::OpaqueWin32Kmt] } else { &[Self::OpaqueFd] };
 
-    /// Returns its name in messages: Vulkan's, without prefix and suffix.
+    /// Returns Vulkan's name of the type, without prefix and suffix.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OpaqueFd => "OPAQUE_FD",
@@ -43,7 +43,7 @@ impl ExportType {
         vk::ExternalSemaphoreHandleTypeFlags::from_raw(self as u32)
     }
 
-    /// Returns whether CUDA imports such semaphores as this type: all but KMT handles of timelines.
+    /// Returns whether CUDA imports semaphores of this kind as this type: all but timelines as KMT handles.
     pub fn carries(self, kind: vk::SemaphoreType) -> bool {
         (self, kind) != (Self::OpaqueWin32Kmt, vk::SemaphoreType::TIMELINE)
     }

@@ -1,4 +1,4 @@
-//! Every memory handle that CUDA imports: one row each.
+//! The eight kinds of memory handle that CUDA imports, with one table row each.
 
 use cudarc::driver::sys;
 use cudarc::driver::sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1 as Union;
@@ -14,7 +14,7 @@ use crate::Result;
 pub enum MemoryHandle {
     /// Vulkan's `OPAQUE_FD`.
     OpaqueFd(Fd),
-    /// Vulkan's `OPAQUE_WIN32`. A name is that of `VkExportMemoryWin32HandleInfoKHR`.
+    /// Vulkan's `OPAQUE_WIN32`. A name is the one in `VkExportMemoryWin32HandleInfoKHR`.
     OpaqueWin32(NtHandle),
     /// Vulkan's `OPAQUE_WIN32_KMT`.
     OpaqueWin32Kmt(BorrowedHandle),
@@ -54,7 +54,7 @@ impl MemoryHandle {
     }
 
     /// Returns the descriptor for `cuImportExternalMemory` of an allocation of `size` bytes, valid while the
-    /// handle lives. `dedicated` means that it was made for one resource (`VkMemoryDedicatedAllocateInfo`).
+    /// handle lives. `dedicated` means an allocation for one resource (`VkMemoryDedicatedAllocateInfo`).
     pub fn descriptor(&self, size: u64, dedicated: bool) -> sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
         let (_, type_, _, (handle, name), always) = self.row();
         sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC {

@@ -1,11 +1,11 @@
-//! What travels between the two APIs, as data.
+//! The handles that pass between the two APIs.
 //!
 //! CUDA imports eight kinds of memory handle and ten kinds of semaphore handle ([External Resource
 //! Interoperability](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html)).
-//! [`MemoryHandle`] and [`SemaphoreHandle`] have all of them, each with a row of a table. Vulkan exports
-//! three ([`ExportType`]). Only those of Linux were ever run.
+//! [`MemoryHandle`] and [`SemaphoreHandle`] cover all of them, with one table row each. Vulkan exports three
+//! ([`ExportType`]). Only the handles of Linux were ever tested.
 //!
-//! The form of a handle decides who closes it. An import consumes it, and closes what is "yours" here:
+//! The form of a handle determines who closes it. An import consumes the handle, and closes what is "yours":
 //!
 //! | form | after a successful import | after a failed one |
 //! |---|---|---|
@@ -34,7 +34,7 @@
 //! # }
 //! ```
 //!
-//! A handle does not tell the size of its memory. The caller must promise it, so this import is `unsafe`:
+//! A handle does not contain the size of its memory. The caller must promise it, so the import is `unsafe`:
 //!
 //! ```compile_fail,E0133
 //! use vulkan_cuda::{MappedMemory, handle::MemoryHandle};

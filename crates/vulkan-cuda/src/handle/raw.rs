@@ -1,5 +1,5 @@
 //! The handles themselves. Each type exists on every system, so that every descriptor can be built and tested
-//! everywhere. On a system without such handles, it holds the bare value and closes nothing.
+//! everywhere. On a system without such handles, a type holds the raw value and closes nothing.
 
 use std::ffi::{c_int, c_void};
 #[cfg(unix)]
@@ -18,7 +18,7 @@ impl Form {
     pub(super) const FD: Self = Self("file descriptor", cfg!(unix));
     pub(super) const NT: Self = Self("NT handle", cfg!(windows));
     pub(super) const KMT: Self = Self("KMT handle", cfg!(windows));
-    /// Only the driver can tell whether its libraries are installed.
+    /// Only CUDA's driver can tell whether NvSci's libraries are installed.
     pub(super) const NVSCI: Self = Self("NvSci object", true);
 
     /// Fails if this system has no such handles. `name` is the kind's name in CUDA's manual.
@@ -34,11 +34,11 @@ impl Form {
     }
 }
 
-/// What a handle writes into a descriptor's union, borrowed from it: a handle, object or file descriptor, and
-/// a name. `handle.fd` is the low half of the first word, as all systems with CUDA are little-endian.
+/// The content of a descriptor's union, valid while the handle lives: a handle, object or file descriptor,
+/// and a name. `handle.fd` is the low half of the first word, as all systems with CUDA are little-endian.
 pub(super) type Words = (*mut c_void, *const c_void);
 
-/// A file descriptor, which this value owns. On Unix it converts from and to an `OwnedFd`.
+/// An owned file descriptor. On Unix it converts from and to an `OwnedFd`.
 #[derive(Debug)]
 pub struct Fd(OwnedFd);
 
@@ -49,7 +49,7 @@ impl Fd {
     /// Takes ownership of a descriptor.
     ///
     /// # Safety
-    /// It must be open, and nothing else may close it.
+    /// `raw` must be open, and nothing else may close it.
     pub unsafe fn from_raw(raw: c_int) -> Self {
         #[cfg(unix)]
         // SAFETY: the caller's promise.
@@ -57,7 +57,7 @@ impl Fd {
         Self(raw)
     }
 
-    /// Returns the number, which `self` still owns.
+    /// Returns the number of the descriptor, which `self` still owns.
     pub(crate) fn number(&self) -> c_int {
         #[cfg(unix)]
         return self.0.as_raw_fd();
@@ -90,14 +90,14 @@ impl From<Fd> for OwnedFd {
     }
 }
 
-/// A shared object of the NT kernel, by a handle, which this value owns, or by its name.
+/// A shared object of the NT kernel, given as an owned handle or by its name.
 #[derive(Debug)]
 pub struct NtHandle(Nt);
 
 #[derive(Debug)]
 enum Nt {
     Open(OwnedHandle),
-    /// UTF-16, terminated.
+    /// UTF-16, zero-terminated.
     Name(Box<[u16]>),
 }
 
@@ -108,7 +108,7 @@ impl NtHandle {
     /// Takes ownership of a handle. Returns `None` for null.
     ///
     /// # Safety
-    /// It must be open, and nothing else may close it.
+    /// `raw` must be open, and nothing else may close it.
     pub unsafe fn from_raw(raw: *mut c_void) -> Option<Self> {
         let raw = NonNull::new(raw)?;
         #[cfg(windows)]
@@ -117,7 +117,7 @@ impl NtHandle {
         Some(Self(Nt::Open(raw)))
     }
 
-    /// Takes the name under which the object was created.
+    /// Refers to an object by the name that it was created with.
     ///
     /// # Errors
     /// Fails if the name is empty, or contains a zero character: Windows would stop reading there.
@@ -149,7 +149,7 @@ impl BorrowedHandle {
     /// Wraps a handle or an object. Returns `None` for null.
     ///
     /// # Safety
-    /// - It must be a global KMT handle or a live object, of the kind that it is used as.
+    /// - `raw` must be a global KMT handle or a live object, of the kind that it is used as.
     /// - Its object must live until CUDA has destroyed the import. A fence must live as long as any copy of
     ///   this value is used, and nothing else may access it during a call that takes it.
     pub unsafe fn from_raw(raw: *mut c_void) -> Option<Self> {

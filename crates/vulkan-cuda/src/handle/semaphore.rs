@@ -1,4 +1,4 @@
-//! Every semaphore handle that CUDA imports: one row each, with what its waits and signals take.
+//! The ten kinds of semaphore handle that CUDA imports, with one table row each.
 
 use cudarc::driver::sys;
 use cudarc::driver::sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1 as Union;
@@ -14,7 +14,7 @@ use crate::Result;
 pub enum SemaphoreHandle {
     /// A binary semaphore as Vulkan's `OPAQUE_FD`.
     OpaqueFd(Fd),
-    /// A binary semaphore as `OPAQUE_WIN32`. A name is that of `VkExportSemaphoreWin32HandleInfoKHR`.
+    /// A binary semaphore as `OPAQUE_WIN32`. A name is the one in `VkExportSemaphoreWin32HandleInfoKHR`.
     OpaqueWin32(NtHandle),
     /// A binary semaphore as Vulkan's `OPAQUE_WIN32_KMT`.
     OpaqueWin32Kmt(BorrowedHandle),
@@ -87,14 +87,14 @@ const VALUE: &str = "a fence value";
 const KEY: &str = "a key";
 const FENCE: &str = "an NvSciSyncFence";
 
-/// What a wait for an imported semaphore, or a signal of it, takes. It depends on the kind of semaphore.
+/// The operand of a wait for an imported semaphore, or of a signal. It depends on the kind of semaphore.
 #[derive(Clone, Copy, Debug)]
 pub enum Operand {
     /// For a binary semaphore. A wait also resets it: each signal has one wait.
     Binary,
     /// For a timeline or a fence. A wait ends at this value or a greater one.
     Value(u64),
-    /// For an `IDXGIKeyedMutex`: a wait takes the key of the last release, a signal that of its own.
+    /// For an `IDXGIKeyedMutex`: a wait takes the last release's key, and a signal the key to release with.
     Key {
         /// The key.
         key: u64,
@@ -106,7 +106,6 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// Returns the kind in words, one for each variant.
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::Binary => NOTHING,

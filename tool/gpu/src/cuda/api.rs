@@ -1,4 +1,4 @@
-//! The functions of `libcuda` that only this program calls. For the rest, see [`vulkan_cuda::cuda::api`].
+//! The functions of `libcuda` that only the tool calls. For the others, see [`vulkan_cuda::cuda::api`].
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 

@@ -1,6 +1,6 @@
-//! Links PTX into machine code for one GPU, with the driver's own linker: no toolkit is needed.
+//! Links PTX into machine code for one GPU with the driver's own linker, so no CUDA toolkit is needed.
 //!
-//! A driver trusts the sizes inside machine code, so a [`Cubin`] can come only from the linker:
+//! The driver trusts the sizes stored in machine code, so only the linker can create a [`Cubin`]:
 //!
 //! ```compile_fail,E0423
 //! use wavefield_gpu::cuda::cubin::Cubin;

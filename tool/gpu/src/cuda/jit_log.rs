@@ -15,12 +15,12 @@ impl JitLog {
         let mut text = vec![0u8; 16 * 1024];
         let options =
             [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-        // The API takes integers as pointers.
+        // The API expects integers cast to pointers.
         let values = [text.as_mut_ptr().cast::<c_void>(), text.len() as *mut c_void];
         Self { text, options, values }
     }
 
-    /// Returns count, options and values. The driver writes to `self`, which must outlive the compilation.
+    /// Returns the option count, options and values. The compilation writes to `self`, which must outlive it.
     pub(super) fn options(&mut self) -> (u32, *mut CUjit_option, *mut *mut c_void) {
         (self.options.len() as u32, self.options.as_mut_ptr(), self.values.as_mut_ptr())
     }

@@ -12,18 +12,18 @@ use super::ptx::{self, PtxCode, Signature};
 use super::{Cuda, Driver, Stream, is_sticky, nvrtc};
 use crate::{Error, Result, input_file};
 
-/// In bytes.
+/// The maximum size of a kernel file, in bytes.
 pub const MAX_PTX: u64 = 16 << 20;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelSource {
-    /// For errors: the file, or a description.
+    /// The file, or a description, for error messages.
     pub name: String,
     pub ptx: String,
     pub entry: String,
-    /// Machine code that [`super::cubin::link`] made from `ptx` for this very GPU.
+    /// Machine code that [`super::cubin::link`] made from `ptx` for the GPU in use.
     pub cubin: Option<Cubin>,
-    /// For `--kernel`, if it comes with the program.
+    /// The name for `--kernel`, if the kernel comes with the program.
     pub built_in: Option<&'static str>,
 }
 
@@ -32,7 +32,7 @@ impl KernelSource {
         Self { name: name.into(), ptx: ptx.into(), entry: entry.into(), cubin: None, built_in: None }
     }
 
-    /// Reads `FILE.ptx[:ENTRY]` or `FILE.cu[:ENTRY]`.
+    /// Reads the kernel that `--kernel` names, as `FILE.ptx[:ENTRY]` or `FILE.cu[:ENTRY]`.
     pub fn from_argument(argument: &str) -> Result<Self> {
         if argument.is_empty() || argument.starts_with(':') {
             return Err(Error::Usage(format!("--kernel `{argument}` names no file")));
@@ -44,7 +44,7 @@ impl KernelSource {
         Self::from_file(&path, entry.as_deref())
     }
 
-    /// Reads PTX, or CUDA C++ (`.cu`) for NVRTC. Without `entry`, the file must have exactly one entry.
+    /// Reads PTX, or compiles CUDA C++ (`.cu`) with NVRTC. Without `entry`, the file must have exactly one.
     pub fn from_file(path: &Path, entry: Option<&str>) -> Result<Self> {
         let name = path.display().to_string();
         let problem = |problem| Error::Kernel { kernel: name.clone(), problem };
@@ -53,7 +53,7 @@ impl KernelSource {
         let (mut ptx, source) = text_of(input_file::read(path, MAX_PTX)?)
             .map_err(|what| problem(format!("it is {what}, so it cannot be {kind}")))?;
         if is_cuda {
-            // Check these lines here, where their numbers are those that the user sees.
+            // Check these lines before compiling, while their numbers are those of the user's file.
             KernelParameters::of(&ptx).map_err(problem)?;
             let compiled = nvrtc::compile(path, &source)?;
             if !compiled.log.is_empty() {
@@ -77,10 +77,10 @@ impl KernelSource {
         }
     }
 
-    /// Replaces characters that are not ASCII, which compilers refuse even in comments.
+    /// Returns the PTX with `?` for all non-ASCII characters: compilers refuse them even in comments.
     ///
     /// # Errors
-    /// The text has a control character. What begins like ELF (0x7f), the driver takes for machine code.
+    /// Fails for a control character: the driver takes text that begins like ELF (0x7f) for machine code.
     pub fn text(&self) -> Result<CString> {
         let byte = |c: char| match c {
             _ if !c.is_ascii() => Ok(b'?'),
@@ -97,7 +97,7 @@ impl KernelSource {
         CString::new(&*self.entry).map_err(|_| self.problem("its entry has a zero byte"))
     }
 
-    /// Parses the `//!PARAM` lines, which hold for all entries of the text.
+    /// Parses the `//!PARAM` lines, which apply to every entry in the file.
     pub fn parameters(&self) -> Result<KernelParameters> {
         KernelParameters::of(&self.ptx).map_err(|problem| self.problem(problem))
     }
@@ -108,7 +108,7 @@ impl KernelSource {
             .map_err(|problem| self.problem(problem))
     }
 
-    /// Adds the compiler's log to its error, and tells whether the PTX is for another GPU or driver.
+    /// Adds the compiler's log to `error`, and says so if the PTX is for another GPU or driver.
     pub(super) fn refused(&self, context: &Cuda, error: impl Into<Error>, log: &JitLog) -> Error {
         let error = error.into();
         // NO_BINARY_FOR_GPU, INVALID_PTX, UNSUPPORTED_PTX_VERSION.
@@ -145,7 +145,7 @@ fn text_of(bytes: Vec<u8>) -> Result<(String, Vec<u8>), &'static str> {
         [0xfe, 0xff, rest @ ..] => utf16(rest, u16::from_be_bytes),
         bytes => {
             let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-            // A C string's terminator.
+            // Drop a C string's terminator.
             let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
             let latin_1 = |_| bytes.iter().copied().map(char::from).collect();
             Ok((std::str::from_utf8(bytes).map_or_else(latin_1, String::from), bytes.into()))
@@ -164,7 +164,7 @@ pub struct Kernel {
 // SAFETY: the driver API is thread-safe, and every use binds the context first.
 unsafe impl Send for Kernel {}
 
-/// Threads in a block, unless the kernel requires or allows fewer.
+/// The number of threads in a block, unless the kernel requires another number or allows only fewer.
 const BLOCK: u32 = 256;
 
 pub fn blocks(count: u64, block: u32) -> u32 {
@@ -179,13 +179,13 @@ impl Kernel {
         let ptx = source.text()?;
         let entry = source.entry_name()?;
 
-        // The driver tells PTX from machine code by the first bytes.
+        // The driver distinguishes PTX from machine code by the first bytes.
         let image = source.cubin.as_ref();
         let image = image.map_or(ptx.as_ptr().cast::<c_void>(), |cubin| cubin.bytes().as_ptr().cast());
 
         let mut log = JitLog::new();
         let (count, options, values) = log.options();
-        // SAFETY: the text is terminated, machine code has its length inside, `options` and `values` have
+        // SAFETY: the text is terminated, machine code contains its own length, `options` and `values` have
         // `count` elements, and `log` outlives the call.
         let load = |module| unsafe { api::cuModuleLoadDataEx(module, image, count, options, values) };
         let module = AutoDestroy::new(context, "cuModuleLoadDataEx", load)
@@ -196,7 +196,7 @@ impl Kernel {
         context
             .check("cuModuleGetFunction", code)
             .map_err(|error| problem(format!("entry `{}`: {}", source.entry, Error::from(error))))?;
-        // Only now, because the compiler gives a better error for text that is not PTX.
+        // Parse these only now: for text that is not PTX, the compiler's error is better.
         let parameters = source.parameters()?;
         let mut kernel = Self { name: source.name.clone(), parameters, block: BLOCK, function, module };
         kernel.block = match PtxCode::of(&source.ptx).entry(&source.entry).and_then(|entry| entry.block()) {
@@ -217,7 +217,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Returns the bytes of local memory for each thread: large arrays and spilled registers.
+    /// Returns the bytes of local memory that each thread needs for large arrays and spilled registers.
     pub fn local_bytes(&self) -> Result<u32> {
         self.attribute(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)
     }
@@ -242,9 +242,9 @@ impl Kernel {
     /// unsigned rows, unsigned long long frame, double time)` and the structure of parameters, if any.
     ///
     /// # Safety
-    /// The kernel has that signature, and `stream` is of its context. `target` is memory of that context with
-    /// 16 bytes for each of `cols * rows` vertices, or a surface of that many texels. Nothing else touches it
-    /// until the stream has passed this point.
+    /// The kernel has that signature, and `stream` belongs to its context. `target` is memory of that context
+    /// with 16 bytes for each of `cols * rows` vertices, or a surface of that many texels. Nothing else uses
+    /// it until the stream has passed this point.
     pub unsafe fn launch(
         &self,
         stream: &Stream,
@@ -271,8 +271,8 @@ impl Kernel {
     /// Enqueues a one-dimensional launch of any signature.
     ///
     /// # Safety
-    /// `stream` is of the kernel's context. `arguments` point to one value of the right type for each of the
-    /// kernel's parameters. The kernel may touch all memory that it touches.
+    /// `stream` belongs to the kernel's context. `arguments` point to one value of the right type for each of
+    /// the kernel's parameters. All memory accesses of the kernel are valid and free of races.
     pub unsafe fn launch_with(
         &self,
         stream: &Stream,
@@ -289,7 +289,7 @@ impl Kernel {
             api::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.raw(), arguments, none)
         };
         context.check("cuLaunchKernel", code).map_err(|error| match Error::from(error) {
-            // A sticky error may come from an earlier kernel.
+            // An earlier kernel may have caused a sticky error.
             error @ Error::Cuda { code, .. } if !is_sticky(code) => {
                 Error::Kernel { kernel: self.name.clone(), problem: error.to_string() }
             }

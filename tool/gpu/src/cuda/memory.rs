@@ -22,13 +22,13 @@ impl DeviceMemory {
         self.memory.raw
     }
 
-    /// Enqueues a copy of the whole memory.
+    /// Enqueues a copy of the whole allocation to `target`.
     ///
     /// # Safety
-    /// Both are of this context. `target` is as large, and nobody else's until the stream has passed.
+    /// Both belong to this context. `target` is as large, and nothing else uses it until the copy is done.
     pub unsafe fn copy_to(&self, stream: &Stream, target: sys::CUdeviceptr) -> Result<()> {
         let (source, size) = (self.pointer(), self.size as usize);
-        // SAFETY: `target` is as large, of this context, and nobody else's until then (the caller's promise).
+        // SAFETY: `target` is as large, of this context and used only here until then (the caller's promise).
         let copy = || unsafe { api::cuMemcpyDtoDAsync(target, source, size, stream.raw()) };
         Ok(call_in(&self.memory.context, "cuMemcpyDtoDAsync", copy)?)
     }
@@ -45,12 +45,12 @@ impl DeviceMemory {
     }
 }
 
-/// Enqueues a write of `bytes` zero bytes, a multiple of 4.
+/// Enqueues a write that sets `bytes` bytes, a multiple of 4, to zero.
 ///
 /// # Safety
-/// `target` is memory of the stream's context, and nobody else's until the stream has passed this point.
+/// `target` is memory of the stream's context, and nothing else uses it until the write is done.
 pub unsafe fn memset(stream: &Stream, target: sys::CUdeviceptr, bytes: u64) -> Result<()> {
-    // SAFETY: `target` is memory of this context, and nobody else's until then (the caller's promise).
+    // SAFETY: `target` is memory of this context, and nothing else uses it until then (the caller's promise).
     let write = || unsafe { api::cuMemsetD32Async(target, 0, bytes as usize / 4, stream.raw()) };
     Ok(call_in(stream.context(), "cuMemsetD32Async", write)?)
 }

@@ -1,4 +1,4 @@
-//! A mip chain that CUDA allocates. The hand-offs that copy images paint it first.
+//! A mip chain in CUDA's own memory. The hand-offs that copy images paint into it first.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::api;
 use super::owned::AutoDestroy;
 use super::{Array, Cuda};
 
-/// Before it is dropped, the stream that uses it must be idle, and no surface object of it may be left.
+/// Drop it only after the stream that uses it is idle and all of its surface objects are destroyed.
 pub struct MipmappedArray(AutoDestroy<sys::CUmipmappedArray>);
 
 impl MipmappedArray {

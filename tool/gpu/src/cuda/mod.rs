@@ -1,6 +1,6 @@
 //! Streams, kernels and memory. Drivers, devices and contexts are in [`vulkan_cuda::cuda`].
 //!
-//! The types own what they create, keep their [`Cuda`] alive, and name call and device in every error.
+//! Each type owns what it creates, keeps its [`Cuda`] alive, and names call and device in every error.
 
 pub mod api;
 pub mod cubin;
@@ -27,7 +27,7 @@ pub use vulkan_cuda::{Cuda, CudaInfo, Driver};
 
 use crate::Result;
 
-/// Loads the driver, with the functions that only this program calls.
+/// Loads the driver and looks up the functions in [`api`].
 pub fn load_driver() -> Result<Driver> {
     let driver = Driver::load_without_cudarc()?;
     api::look_up()?;

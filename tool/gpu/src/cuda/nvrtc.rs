@@ -9,10 +9,10 @@ use libloading::Library;
 
 use crate::{Error, Result};
 
-/// The oldest GPU that NVRTC 13 supports. A driver can compile the PTX for any newer GPU.
+/// The oldest architecture that NVRTC 13 supports. A driver can compile the PTX for any newer GPU.
 const TARGET: &CStr = c"--gpu-architecture=compute_75";
 
-/// Best first. A driver loads PTX up to its own CUDA version, so older compilers suit more drivers.
+/// In order of preference. Drivers load PTX up to their own CUDA version, so older compilers suit more.
 const NAMES: &[&str] = if cfg!(windows) {
     &["nvrtc64_120_0.dll", "nvrtc64_130_0.dll", "nvrtc64_112_0.dll"]
 } else {
@@ -27,7 +27,7 @@ const HINT: &str = if cfg!(windows) {
      or compile the file to PTX yourself (tool/handoff/kernels/README.md)"
 };
 
-/// C's headers, which NVRTC lacks. All get one text, because NVRTC has the functions built in.
+/// The C headers that NVRTC lacks. All have the same text, because NVRTC has the functions built in.
 const STANDARD: &str = "assert float limits math stddef stdint stdio stdlib string";
 const HEADERS: &str = "CUDA's come with a toolkit (set CUDA_HOME to its folder), or with pip beside NVRTC: nvidia-cuda-runtime-cu12 has \
      cuda_runtime.h and cuda_fp16.h, nvidia-cuda-cccl-cu12 has cooperative_groups.h's and cuda/std (for <limits> and other \
@@ -67,15 +67,15 @@ pub(super) struct Compiled {
     pub(super) log: String,
 }
 
-/// Compiles CUDA C++. Headers are looked for beside `path`, the file of `source`, then among CUDA's.
+/// Compiles CUDA C++. Searches for headers beside `path`, the file of `source`, then among CUDA's headers.
 ///
 /// # Errors
-/// NVRTC is not installed, or the source has an error, which the compiler's log gives with file and lines.
+/// Fails if NVRTC is not installed or the source has errors, which the compiler's log gives by file and line.
 pub(super) fn compile(path: &Path, source: &[u8]) -> Result<Compiled> {
     static NVRTC: OnceLock<Nvrtc> = OnceLock::new();
     let nvrtc = match NVRTC.get() {
         Some(nvrtc) => nvrtc,
-        // If another thread was faster, the second library closes again.
+        // If another thread was faster, its library is used and this one is closed.
         None => {
             let opened = Nvrtc::open()?;
             NVRTC.get_or_init(|| opened)
@@ -85,7 +85,7 @@ pub(super) fn compile(path: &Path, source: &[u8]) -> Result<Compiled> {
     nvrtc.compile(path, source).map_err(|problem| Error::Kernel { kernel: name, problem })
 }
 
-/// Lists this folder of each toolkit, since the system does not search them.
+/// Returns `folder` in each CUDA toolkit, because the system does not search toolkits.
 fn toolkits(folder: &str) -> Vec<PathBuf> {
     let roots = ["CUDA_HOME", "CUDA_PATH"].map(std::env::var_os).into_iter().flatten();
     let usual = cfg!(unix).then(|| OsString::from("/usr/local/cuda"));
@@ -93,12 +93,12 @@ fn toolkits(folder: &str) -> Vec<PathBuf> {
     roots.map(|root| Path::new(&root).join(folder)).collect()
 }
 
-/// Finds CUDA's headers: those that came with NVRTC, which is in the folder `lib`, otherwise a toolkit's.
+/// Returns the folders of CUDA's headers: those that came with the NVRTC in `lib`, otherwise a toolkit's.
 fn headers(lib: &Path) -> Vec<PathBuf> {
-    // A toolkit, conda or a wheel of CUDA 13; a wheel of CUDA 12. `/usr/include` is Debian's.
+    // The first is for a toolkit, conda or a CUDA 13 wheel, the second for a CUDA 12 wheel. Debian's is last.
     let near = ["../include", "../../cuda_runtime/include"].map(|place| lib.join(place));
     let main = near.into_iter().chain(toolkits("include")).chain(["/usr/include".into()]);
-    // A library that the system found has no known folder, so `lib` is relative.
+    // If the system's search found the library, its folder is unknown and `lib` is relative.
     let main = main.filter(|folder| folder.is_absolute() && folder.join("cuda_runtime.h").exists()).take(1);
     let more =
         ["cuda_cccl", "cuda_nvcc", "curand"].map(|wheel| lib.join("../..").join(wheel).join("include"));
@@ -110,7 +110,7 @@ impl Nvrtc {
     fn open() -> Result<Self> {
         let missing = |reason| Error::Missing { what: "NVRTC, which compiles .cu files", reason, hint: HINT };
         let folders = toolkits(if cfg!(windows) { "bin" } else { "lib64" });
-        // A library in a known folder has its headers nearby.
+        // Search the path here, because only a library whose folder is known leads to its headers.
         let path =
             std::env::var_os(if cfg!(windows) { "PATH" } else { "LD_LIBRARY_PATH" }).unwrap_or_default();
         let places = std::env::split_paths(&path).chain([PathBuf::new()]).chain(folders.iter().cloned());

@@ -6,8 +6,8 @@ use vulkan_cuda::Result;
 use super::Cuda;
 use super::api::{self, Code};
 
-/// Destroys its handle when dropped. A stream or an event may still have work, which then completes. For any
-/// other handle, the streams that used it are idle: code that drops it waits first.
+/// Destroys its handle when dropped. A stream or an event may have pending work, which still completes. For
+/// any other handle, wait until the streams that used it are idle before you drop it.
 pub(super) struct AutoDestroy<T: Destroy> {
     pub(super) raw: T,
     pub(super) context: Cuda,
@@ -19,7 +19,7 @@ unsafe impl<T: Destroy> Send for AutoDestroy<T> {}
 unsafe impl<T: Destroy> Sync for AutoDestroy<T> {}
 
 impl<T: Destroy> AutoDestroy<T> {
-    /// Makes a handle with `create`, which writes it, and is called with the context current.
+    /// Makes the context current and calls `create`, which writes the new handle.
     pub(super) fn new(
         context: &Cuda,
         call: &'static str,
@@ -27,7 +27,7 @@ impl<T: Destroy> AutoDestroy<T> {
     ) -> Result<Self> {
         let mut raw = MaybeUninit::zeroed();
         call_in(context, call, || create(raw.as_mut_ptr()))?;
-        // SAFETY: a pointer or an address, so zeros are a value too.
+        // SAFETY: a handle is a pointer or an address, for which zero is also a valid value.
         Ok(Self { raw: unsafe { raw.assume_init() }, context: context.clone() })
     }
 }
@@ -39,7 +39,7 @@ impl<T: Destroy> Drop for AutoDestroy<T> {
     }
 }
 
-/// Makes a call with the context current.
+/// Makes the context current, makes the call and checks its result.
 pub(super) fn call_in(context: &Cuda, name: &'static str, call: impl FnOnce() -> Code) -> Result<()> {
     context.bind()?;
     context.check(name, call())
@@ -47,7 +47,7 @@ pub(super) fn call_in(context: &Cuda, name: &'static str, call: impl FnOnce() ->
 
 pub(super) trait Destroy: Copy {
     /// # Safety
-    /// As CUDA's call for this kind of handle.
+    /// The rules of CUDA's call that destroys this kind of handle.
     unsafe fn destroy(self, context: &Cuda);
 }
 

@@ -1,12 +1,12 @@
-//! The parameters that a kernel's source declares: numbers that can change between two frames.
+//! The parameters that a kernel's source declares: numbers that can change from one frame to the next.
 //!
-//! Each has its own line anywhere in the source, in the form that mpv's shaders use:
+//! Each is declared on its own line, anywhere in the source, in the form that mpv's shaders use:
 //!
 //! ```text
 //! //!PARAM amplitude float 0 2 1 "×"
 //! ```
 //!
-//! The kernel then takes a structure with one float for each: see `tool/handoff/kernels/README.md`.
+//! The kernel then takes a structure with one float per parameter: see `tool/handoff/kernels/README.md`.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -14,9 +14,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 pub const MAX_PARAMETERS: usize = 16;
-/// In bytes.
+/// The maximum length of a name, in bytes.
 const MAX_NAME: usize = 40;
-/// In characters.
+/// The maximum length of a unit, in characters.
 const MAX_UNIT: usize = 16;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +32,7 @@ pub struct KernelParameter {
 }
 
 impl KernelParameter {
-    /// Returns the nearest allowed value; the default for NaN.
+    /// Returns the nearest allowed value, or the default for NaN.
     fn clamp(&self, value: f32) -> f32 {
         if value.is_nan() { self.default } else { value.clamp(self.min, self.max) }
     }
@@ -77,7 +77,7 @@ impl KernelParameter {
     }
 }
 
-/// As in `amplitude (0 to 2 ×, default 1)`.
+/// Formats as in `amplitude (0 to 2 ×, default 1)`.
 impl fmt::Display for KernelParameter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, min, max, default, unit } = self;
@@ -109,7 +109,7 @@ fn quoted(text: &str) -> String {
     format!("`{}`", text.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect::<String>())
 }
 
-/// Returns the number of each line, counted from 1, and the text after its `//!PARAM`.
+/// Returns, for each `//!PARAM` line, its number (from 1) and the text after `//!PARAM`.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     (1..).zip(text.lines()).filter_map(|(number, line)| {
         let rest = line.trim_start().strip_prefix("//!PARAM")?;
@@ -117,7 +117,7 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Copies the lines that declare parameters, because a compiler drops comments.
+/// Returns the lines that declare parameters, to keep with the PTX, because compilers drop comments.
 pub(super) fn declarations(text: &str) -> String {
     lines(text).map(|(_, rest)| format!("//!PARAM{rest}\n")).collect()
 }
@@ -142,7 +142,7 @@ impl KernelParameters {
         Ok(Self(found.into()))
     }
 
-    /// Moves the given values into their ranges, and uses defaults for the rest.
+    /// Clamps the given values to their ranges, and uses defaults for missing values.
     pub fn values(&self, given: &[f32]) -> KernelValues {
         let mut values = KernelValues { count: self.len(), ..KernelValues::default() };
         for (index, (value, parameter)) in values.numbers.iter_mut().zip(self.iter()).enumerate() {
@@ -151,7 +151,7 @@ impl KernelParameters {
         values
     }
 
-    /// Takes over values of parameters with the same names, moved into their ranges.
+    /// Uses the value in `had` for each parameter that `others` has by the same name, clamped to its range.
     pub fn carry(&self, others: &KernelParameters, had: &[f32]) -> KernelValues {
         let value = |parameter: &KernelParameter| {
             let named = others.iter().zip(had).find(|(other, _)| other.name == parameter.name);
@@ -160,7 +160,7 @@ impl KernelParameters {
         self.values(&self.iter().map(value).collect::<Vec<_>>())
     }
 
-    /// Changes values by name. If a name is given twice, the last value counts.
+    /// Returns `now` with values changed by name. If a name is given twice, the last value wins.
     pub fn choose<'a>(
         &self,
         kernel: &str,
@@ -210,7 +210,7 @@ pub struct KernelValues {
 }
 
 impl KernelValues {
-    /// Returns the pointer for a launch. A kernel without parameters does not read it.
+    /// Returns the argument pointer for a launch. A kernel without parameters does not read it.
     pub fn pointer(&mut self) -> *mut c_void {
         (&raw mut self.numbers).cast()
     }

@@ -1,8 +1,8 @@
 use super::api::{self, Code};
 use super::{CudaInfo, Driver};
 
-/// Lists for each device those that it reaches by NVLink or PCIe. Empty for fewer than two devices. `_driver` is
-/// the proof that the driver is loaded.
+/// Returns a line for each device with the devices that it reaches over NVLink or PCIe; empty for fewer than
+/// two devices. `_driver` proves that the driver is loaded.
 pub fn peers(_driver: Driver, devices: &[&CudaInfo]) -> Vec<String> {
     if devices.len() < 2 {
         return Vec::new();

@@ -1,7 +1,7 @@
 //! Reads the names, the parameters and the required block sizes of the kernels in PTX text.
 //!
-//! The driver launches a kernel with any arguments: too few are read past their end, and other types are read
-//! as garbage. So the parameters are compared before the first launch, by the grammar of the [manual].
+//! The driver does not check arguments: it reads past the end of too few, and wrong types become garbage. So
+//! the parameters are checked before the first launch, by the grammar of the [manual].
 //!
 //! [manual]: https://docs.nvidia.com/cuda/parallel-thread-execution/#kernel-and-function-directives-entry
 
@@ -34,7 +34,7 @@ impl Signature {
         [first, U32, U32, U64, F64]
     }
 
-    /// Compares an entry's parameters. They end with a structure of `floats` floats, unless that is 0.
+    /// Checks an entry's parameters. They must end with a structure of `floats` floats, unless that is 0.
     pub(super) fn check(self, ptx: &str, entry: &str, floats: usize) -> Result<(), String> {
         let code = PtxCode::of(ptx);
         let found = code.entry(entry).ok_or_else(|| no_entry(&code.entries(), entry))?.parameters();
@@ -63,7 +63,7 @@ impl Signature {
     }
 }
 
-// How compilers write each kind of parameter, the usual form first. `.b64` tells only the size.
+// How compilers write each kind of parameter, the usual form first. `.b64` gives only the size.
 const POINTER: &[&str] =
     &[".u64", ".s64", ".b64", ".b8[8]", ".u64 .ptr", ".b64 .ptr", ".u64 .ptr .global", ".b64 .ptr .global"];
 const U32: &[&str] = &[".u32", ".s32", ".b32", ".b8[4]"];
@@ -94,7 +94,7 @@ impl PtxCode {
         while let Some(at) = rest.find(['/', '"']) {
             let (before, from) = rest.split_at(at);
             code.push_str(before);
-            // Each becomes a space, so that its neighbours stay apart.
+            // A comment or string becomes a space, so that the words around it stay separate.
             let end = match from.as_bytes() {
                 [b'/', b'/', ..] => from.find('\n'),
                 [b'/', b'*', ..] => from[2..].find("*/").map(|at| at + 4),
@@ -147,7 +147,7 @@ impl<'a> PtxEntry<'a> {
         if list.is_empty() { Vec::new() } else { list.split(',').map(parameter).collect() }
     }
 
-    /// Returns the only block size that the entry may be launched with, from `.reqntid`.
+    /// Returns the block size that the entry requires (`.reqntid`), if any.
     pub(super) fn block(&self) -> Option<[u32; 3]> {
         let (_, numbers) = self.directives.split_once(".reqntid")?;
         let numbers = numbers.split('.').next()?.split(',').map(|number| number.trim().parse().ok());
@@ -157,7 +157,7 @@ impl<'a> PtxEntry<'a> {
     }
 }
 
-/// Finds the entry of that name, or the only entry.
+/// Returns the entry called `name`, or without a name the only entry.
 pub(super) fn choose(ptx: &str, name: Option<&str>) -> Result<String, String> {
     let code = PtxCode::of(ptx);
     let entries = code.entries();
@@ -172,7 +172,7 @@ pub(super) fn choose(ptx: &str, name: Option<&str>) -> Result<String, String> {
     }
 }
 
-/// Formats what the PTX says about itself: `It is PTX 8.8 for sm_120a`.
+/// Describes the PTX's version and target, as in `It is PTX 8.8 for sm_120a`.
 pub(super) fn made_for(ptx: &str) -> String {
     let code = PtxCode::of(ptx).0;
     let after = |directive| code.split_once(directive).map_or("", |(_, rest)| rest.trim_start());
@@ -200,7 +200,7 @@ fn listed(items: impl ExactSizeIterator<Item = String>) -> String {
     if count > FEW { format!("{few}, … ({count} in all)") } else { few }
 }
 
-/// Cuts a word of the file, and drops what would control a terminal.
+/// Truncates a word of the file, and removes control characters, which could affect the terminal.
 fn short(name: &str) -> String {
     const LONG: usize = 100;
     let mut letters = name.chars().filter(|c| !c.is_control());

@@ -19,7 +19,7 @@ unsafe impl vulkan_cuda::Stream for Stream {
 }
 
 impl Stream {
-    /// Creates a stream that does not wait for the legacy default stream.
+    /// Creates a stream that does not synchronize with the legacy default stream.
     pub fn new(context: &Cuda) -> Result<Self> {
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: writes one handle; the context is current.
@@ -35,7 +35,7 @@ impl Stream {
         &self.0.context
     }
 
-    /// Returns without waiting whether all enqueued work is done. Fails if a kernel failed.
+    /// Returns whether all enqueued work is done, without waiting. Fails if a kernel failed.
     pub fn is_idle(&self) -> Result<bool> {
         // SAFETY: a live stream of the current context.
         is_ready(&self.0.context, "cuStreamQuery", || unsafe { api::cuStreamQuery(self.0.raw) })
@@ -68,7 +68,7 @@ impl Event {
         Ok(Self(AutoDestroy::new(context, "cuEventCreate", create)?))
     }
 
-    /// Marks the end of the work that is enqueued on `stream` so far.
+    /// Records the event after the work that is enqueued on `stream` so far.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         let context = &self.0.context;
         context.require_same(stream.context().raw(), "cuEventRecord")?;
@@ -77,7 +77,7 @@ impl Event {
         Ok(call_in(context, "cuEventRecord", record)?)
     }
 
-    /// Returns without waiting whether all work before the mark is done. True if it was never recorded.
+    /// Returns whether all work before the event is done, without waiting. True if it was never recorded.
     pub fn is_done(&self) -> Result<bool> {
         // SAFETY: a live event of the current context.
         is_ready(&self.0.context, "cuEventQuery", || unsafe { api::cuEventQuery(self.0.raw) })

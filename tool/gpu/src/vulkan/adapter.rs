@@ -14,36 +14,36 @@ pub struct Adapter {
 #[derive(Clone, Debug)]
 pub struct AdapterInfo {
     pub name: String,
-    /// The UUIDs by which CUDA knows the same device, and what the device can export to CUDA.
+    /// The UUIDs that identify the device in CUDA too, and what the device can export to CUDA.
     pub sharing: VkInfo,
     pub kind: vk::PhysicalDeviceType,
     pub driver: String,
     /// `VkPhysicalDeviceDriverProperties::driverID`; 0 if unknown.
     pub driver_id: vk::DriverId,
-    /// Packed.
+    /// A packed version: see [`super::version`].
     pub api_version: u32,
     /// Which of timeline semaphores, synchronization2 and dynamic rendering are missing.
     pub missing_features: Vec<&'static str>,
     /// The first queue family with graphics and compute.
     pub queue_family: Option<u32>,
-    /// Bytes of the largest buffer that can be bound whole as a storage buffer, and the limit that sets it.
+    /// The bytes of the largest buffer that can be bound whole as a storage buffer, and the limit's name.
     pub largest_buffer: (u64, &'static str),
-    /// Bytes (`maxMemoryAllocationSize`).
+    /// In bytes (`maxMemoryAllocationSize`).
     pub largest_allocation: u64,
-    /// Bytes (`minStorageBufferOffsetAlignment`).
+    /// In bytes (`minStorageBufferOffsetAlignment`).
     pub storage_alignment: u64,
     pub inline: bool,
     /// Nanoseconds per timestamp tick; `None` if the queue has no timestamps.
     pub timestamp_period: Option<f64>,
-    /// `VK_EXT_calibrated_timestamps`, for the device's clock.
+    /// Whether `VK_EXT_calibrated_timestamps` can read the device's clock.
     pub calibrated_timestamps: bool,
-    /// `VK_EXT_device_fault`.
+    /// Whether `VK_EXT_device_fault` can report why a device was lost.
     pub device_fault: bool,
-    /// `VK_EXT_memory_budget`.
+    /// Whether `VK_EXT_memory_budget` can report free memory.
     pub memory_budget: bool,
     /// Whether one buffer may span several allocations (`sparseBinding`).
     pub sparse_binding: bool,
-    /// Width and height, in pixels.
+    /// The maximum width and height of a picture, in pixels.
     pub largest_picture: u32,
 }
 
@@ -76,7 +76,7 @@ impl Adapter {
         self.raw
     }
 
-    /// Fails, with the reason in words, if this device cannot run the renderer or present to `surface`.
+    /// Fails with the reason if this device cannot run the renderer or cannot present to `surface`.
     pub fn can_draw(&self, surface: Option<&WindowSurface>) -> Result<(), String> {
         let info = &self.info;
         if info.api_version < super::API_VERSION {
@@ -171,7 +171,7 @@ impl AdapterInfo {
             device_fault: fault.device_fault == vk::TRUE,
             memory_budget: has(ext::memory_budget::NAME),
             sparse_binding,
-            // Kernels get buffers by address.
+            // Inline kernels get their buffers by address.
             inline: features12.buffer_device_address == vk::TRUE && has(nvx::binary_import::NAME),
             timestamp_period: queue_family
                 .filter(|&family| families[family as usize].timestamp_valid_bits > 0)

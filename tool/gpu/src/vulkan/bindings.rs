@@ -6,10 +6,10 @@ use crate::Result;
 #[derive(Clone, Copy, Debug)]
 pub enum Bound {
     Buffer(vk::DescriptorBufferInfo),
-    /// A buffer and how many of its bytes a shader sees. [`Bindings::bind`] says where they begin.
+    /// A buffer and the number of bytes that a shader sees. [`Bindings::bind`] sets where they begin.
     Uniforms(vk::Buffer, u64),
     Sampled(vk::ImageView, vk::ImageLayout),
-    /// Written in the layout `GENERAL`.
+    /// An image that a shader writes, in the layout `GENERAL`.
     Storage(vk::ImageView),
     Sampler(vk::Sampler),
 }
@@ -50,11 +50,11 @@ impl From<vk::Buffer> for Bound {
     }
 }
 
-/// Sets that can be bound as one set of a shader. They differ only in what they point at.
+/// The descriptor sets that can be bound to one set of a shader. They differ only in what they point at.
 pub struct SetDesc<'a> {
-    /// Kind and stages of bindings 0, 1, …; not empty.
+    /// The types and stages of bindings 0, 1, …; not empty.
     pub bindings: &'a [(vk::DescriptorType, vk::ShaderStageFlags)],
-    /// At least one.
+    /// The number of descriptor sets; at least 1.
     pub count: usize,
 }
 
@@ -62,7 +62,7 @@ pub struct Bindings {
     layout: AutoDestroy<vk::PipelineLayout>,
     _set_layouts: Vec<AutoDestroy<vk::DescriptorSetLayout>>,
     _pool: AutoDestroy<vk::DescriptorPool>,
-    /// For each set of the shader, those that can be bound to it.
+    /// For each set of the shader, the descriptor sets that can be bound to it.
     sets: Vec<Vec<vk::DescriptorSet>>,
 }
 
@@ -117,15 +117,15 @@ impl Bindings {
         self.layout.raw()
     }
 
-    /// Points bindings 0, 1, … at `bound`, in set number `chosen` of those made for the shader's set `set`.
+    /// Points bindings 0, 1, … at `bound` in descriptor set `chosen` of those for the shader's set `set`.
     ///
     /// # Safety
-    /// The kinds are the set's. No pending commands use the set, and none recorded with it are submitted
-    /// again. What is bound outlives the commands that use it.
+    /// The kinds match the set. No pending commands use it, and none recorded with it are submitted again.
+    /// Bound objects outlive the commands that use them.
     pub unsafe fn point<const COUNT: usize>(&self, set: usize, chosen: usize, bound: [Bound; COUNT]) {
         let (buffers, images) = (bound.map(Bound::buffer), bound.map(Bound::image));
         let writes: [_; COUNT] = std::array::from_fn(|index| {
-            // Vulkan reads only the one that the kind needs.
+            // Vulkan reads only the field that the descriptor type needs.
             vk::WriteDescriptorSet::default()
                 .dst_set(self.sets[set][chosen])
                 .dst_binding(index as u32)
@@ -137,7 +137,7 @@ impl Bindings {
         unsafe { self.layout.device().raw().update_descriptor_sets(&writes, &[]) };
     }
 
-    /// Binds set `chosen[n]` of the shader's set n. `offsets` has the first byte of each [`Bound::Uniforms`].
+    /// Binds set `chosen[n]` to the shader's set n. `offsets` has the first byte of each [`Bound::Uniforms`].
     ///
     /// # Safety
     /// `commands` is recording, and these sets were pointed at something. The offsets are multiples of
@@ -156,7 +156,7 @@ impl Bindings {
     }
 }
 
-/// Filters linearly between texels and mip levels. `beyond` says what is read outside the image.
+/// Makes a sampler that filters linearly between texels and mip levels. `beyond` applies outside the image.
 pub fn sampler(device: &Device, beyond: vk::SamplerAddressMode) -> Result<AutoDestroy<vk::Sampler>> {
     let info = vk::SamplerCreateInfo::default()
         .mag_filter(vk::Filter::LINEAR)

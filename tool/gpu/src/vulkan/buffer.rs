@@ -15,10 +15,10 @@ pub struct BufferDesc {
     pub location: MemoryLocation,
 }
 
-/// From this many bytes on, a buffer gets an allocation of its own.
+/// Buffers of at least this many bytes get an allocation of their own.
 const LARGE: u64 = 1 << 20;
 
-/// Not shared with CUDA: see [`vulkan_cuda::SharedBuffer`].
+/// A buffer that is not shared with CUDA. For one that is, see [`vulkan_cuda::SharedBuffer`].
 pub struct Buffer {
     raw: AutoDestroy<vk::Buffer>,
     memory: OwnedMemory,
@@ -36,7 +36,7 @@ impl Buffer {
             requirements: unsafe { device.raw().get_buffer_memory_requirements(raw.raw()) },
             location: desc.location,
             linear: true,
-            // A large one would leave the rest of a shared block unused.
+            // A large buffer would leave the rest of a shared block unused.
             allocation_scheme: match desc.size {
                 LARGE.. => AllocationScheme::DedicatedBuffer(raw.raw()),
                 _ => AllocationScheme::GpuAllocatorManaged,
@@ -50,7 +50,7 @@ impl Buffer {
         Ok(Self { raw, memory, size: info.size })
     }
 
-    /// Makes a buffer that the CPU has filled with `bytes`, which must not be empty.
+    /// Makes a buffer and fills it with `bytes`, which must not be empty.
     pub fn filled(
         device: &Device,
         label: &'static str,

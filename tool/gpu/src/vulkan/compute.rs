@@ -5,12 +5,12 @@ use ash::vk;
 use super::{AutoDestroy, Bindings, Bound, Device, SetDesc};
 use crate::{Error, Result};
 
-/// As in every one-dimensional compute shader.
+/// The workgroup size of every one-dimensional compute shader.
 const WORKGROUP: u64 = 256;
-/// Allowed by every device in one dimension (`maxComputeWorkGroupCount`).
+/// The workgroups that every device allows in one dimension (`maxComputeWorkGroupCount`).
 const MAX_GROUPS: u64 = 65_535;
 
-/// Returns the workgroups for `threads` threads, in two dimensions because one may have only 65,535.
+/// Returns the workgroups for `threads` threads, in two dimensions because one allows only 65,535.
 pub fn groups(threads: u64) -> [u32; 2] {
     let groups = threads.div_ceil(WORKGROUP);
     [groups.min(MAX_GROUPS) as u32, groups.div_ceil(MAX_GROUPS) as u32]
@@ -19,7 +19,7 @@ pub fn groups(threads: u64) -> [u32; 2] {
 #[derive(Clone, Copy, Debug)]
 pub enum Choices<'a> {
     These(&'a [Bound]),
-    /// A kind and a count. Each must be pointed at something before it is used.
+    /// A descriptor type and a number of sets. Each set must be pointed at something before it is used.
     Later(vk::DescriptorType, usize),
 }
 
@@ -40,8 +40,8 @@ pub struct ComputePipeline {
 }
 
 impl ComputePipeline {
-    /// Makes a pipeline with `constants` bytes of push constants, a multiple of 4. `sets` lists what each
-    /// descriptor set can have at its only binding, 0; no list is empty. What is bound outlives its use.
+    /// Makes a pipeline with `constants` bytes of push constants, a multiple of 4. `sets` lists, for each
+    /// set, what can be bound to its only binding, 0; no list is empty. Bound objects outlive their use.
     pub fn new(
         device: &Device,
         (spirv, entry): (&[u8], &CStr),
@@ -78,11 +78,11 @@ impl ComputePipeline {
         Ok(Self { raw, bindings })
     }
 
-    /// Dispatches `groups` workgroups (see [`groups`]). Entry `chosen[n]` of the n-th list is bound to set n.
+    /// Dispatches `groups` workgroups (see [`groups`]). Binds entry `chosen[n]` of the n-th list to set n.
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass. Every list has a choice within its bounds. `constants`
-    /// has the pipeline's size. The caller's barriers order the memory that the shader uses.
+    /// `commands` is recording, outside a render pass. Every `chosen[n]` is within its list. `constants` has
+    /// the pipeline's size. The caller's barriers order the memory that the shader uses.
     pub unsafe fn dispatch<const SETS: usize>(
         &self,
         commands: vk::CommandBuffer,
@@ -104,7 +104,7 @@ impl ComputePipeline {
     }
 }
 
-/// Makes a module from SPIR-V of the crate `shaders`. It may be dropped once the pipelines are made.
+/// Makes a module from SPIR-V of [`crate::shaders`]. It may be dropped once its pipelines are made.
 pub fn shader_module(device: &Device, spirv: &[u8]) -> Result<AutoDestroy<vk::ShaderModule>> {
     let words = ash::util::read_spv(&mut std::io::Cursor::new(spirv))
         .map_err(|error| Error::Unsupported(format!("a shader of this build is not SPIR-V: {error}")))?;

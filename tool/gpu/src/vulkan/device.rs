@@ -16,7 +16,7 @@ pub struct DeviceDesc {
     pub present: bool,
     /// External memory and semaphores for CUDA, and `sparseBinding` if the device has it.
     pub interop: bool,
-    /// CUDA kernels in command buffers, if the device can: for `--handoff inline`.
+    /// CUDA kernels in command buffers, if the device supports them: for `--handoff inline`.
     pub inline: bool,
 }
 
@@ -29,13 +29,13 @@ impl DeviceDesc {
 /// Cheap to clone; every object made from it keeps a clone.
 #[derive(Clone)]
 pub struct Device {
-    /// The same device, as `vulkan_cuda` sees it; only with `interop`.
+    /// The same device for `vulkan_cuda`; only with `interop`.
     vk: Option<Vk>,
     shared: Arc<DeviceInner>,
 }
 
 struct DeviceInner {
-    // Dropped by hand, before the device: its Drop frees VkDeviceMemory.
+    // Dropped explicitly before the device, because its Drop frees VkDeviceMemory.
     allocator: ManuallyDrop<Arc<Mutex<Allocator>>>,
     raw: ash::Device,
     swapchain: Option<khr::swapchain::Device>,
@@ -46,10 +46,10 @@ struct DeviceInner {
 }
 
 impl Device {
-    /// Takes ownership of `raw`, also on failure.
+    /// Takes ownership of `raw`, even on failure.
     ///
     /// # Safety
-    /// `raw` was made from this adapter as `desc` asks, and nothing has been made from it yet.
+    /// `raw` was made from this adapter with what `desc` asks for, and nothing has been made from it yet.
     pub(super) unsafe fn new(adapter: &Adapter, raw: ash::Device, desc: &DeviceDesc) -> Result<Self> {
         let (info, instance) = (adapter.info(), adapter.instance().raw());
         let inline = desc.inline(info);
@@ -105,7 +105,7 @@ impl Device {
         }
     }
 
-    /// Returns whether the device is leaked, so that no `Drop` may destroy anything.
+    /// Returns whether the device is leaked. If so, no `Drop` may destroy any of its objects.
     pub fn is_stuck(&self) -> bool {
         self.shared.stuck.load(Ordering::Relaxed)
     }
@@ -126,7 +126,7 @@ impl Device {
         self.shared.adapter.instance()
     }
 
-    /// Returns the allocator for a library that frees everything before the device's last clone goes.
+    /// Returns the allocator for a library that frees all its memory before the last clone is dropped.
     pub fn shared_allocator(&self) -> Arc<Mutex<Allocator>> {
         Arc::clone(&self.shared.allocator)
     }
@@ -136,7 +136,7 @@ impl Device {
         self.shared.allocator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fails on a device made without `present`.
+    /// Fails if the device was made without `present`.
     pub(super) fn swapchain(&self) -> Result<&khr::swapchain::Device> {
         self.shared.swapchain.as_ref().ok_or_else(|| self.made_without("present"))
     }
@@ -145,7 +145,7 @@ impl Device {
         self.shared.inline.then_some(()).ok_or_else(|| self.made_without("inline"))
     }
 
-    /// Fails on a device made without `interop`.
+    /// Fails if the device was made without `interop`.
     pub fn sharing(&self) -> Result<&Vk> {
         self.vk.as_ref().ok_or_else(|| self.made_without("interop"))
     }
@@ -154,7 +154,7 @@ impl Device {
         Ok(Pair::new(self.sharing()?.clone(), cuda.clone())?)
     }
 
-    /// Returns nanoseconds of the device's clock; `None` without `VK_EXT_calibrated_timestamps`.
+    /// Returns the device's clock in nanoseconds; `None` without `VK_EXT_calibrated_timestamps`.
     pub fn calibrated_time(&self) -> Result<Option<f64>> {
         let (Some(functions), Some(period)) =
             (&self.shared.calibrated_timestamps, self.info().timestamp_period)
@@ -183,7 +183,7 @@ impl Device {
         AutoDestroy::new(self, "vkCreateSemaphore", |vk| unsafe { vk.create_semaphore(&info, None) })
     }
 
-    /// Returns whether the timeline reached `value` within `limit`.
+    /// Waits at most `limit` for the timeline to reach `value`. Returns whether it did.
     pub(super) fn wait(
         &self,
         timeline: &AutoDestroy<vk::Semaphore>,
@@ -204,7 +204,7 @@ impl Device {
         Error::Unsupported(format!("the device on {} was made without `{what}`", self.info().name))
     }
 
-    /// Makes an error, for `map_err`, that says why a lost device was lost.
+    /// Returns a closure for `map_err` that adds the driver's fault report if the device was lost.
     pub fn failed(&self, call: &'static str) -> impl FnOnce(vk::Result) -> Error + '_ {
         move |result| {
             let device = self.info().name.clone();
@@ -224,12 +224,12 @@ impl Device {
         self.budget(|budget, heap| budget.heap_budget[heap].saturating_sub(budget.heap_usage[heap]))
     }
 
-    /// Returns the bytes of device memory that this process uses, by the driver's count.
+    /// Returns the bytes of device memory that this process uses, as reported by the driver.
     pub fn memory_used(&self) -> Option<u64> {
         self.budget(|budget, heap| budget.heap_usage[heap])
     }
 
-    /// Adds up `ask` over the device's own heaps; `None` without `VK_EXT_memory_budget`.
+    /// Sums `ask` over the device-local heaps; `None` without `VK_EXT_memory_budget`.
     fn budget(
         &self,
         ask: impl Fn(&vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'_>, usize) -> u64,
@@ -249,11 +249,11 @@ impl Device {
     }
 }
 
-/// Locks CUDA inside Vulkan while it is made or destroyed: devices that launch kernels, and their modules.
+/// Serializes the creation and destruction of devices that launch CUDA kernels, and of their modules.
 ///
 /// Without this, NVIDIA's driver (580.159.04) can deadlock. `vkCreateDevice` with `VK_NVX_binary_import`
 /// holds a lock of the Vulkan driver and takes one of libcuda; `vkCreateCuModuleNVX` takes them in the
-/// opposite order. If two threads do these at the same time, both hang, with all that need either lock.
+/// opposite order. If two threads do these at once, both hang, as do all that need either lock.
 pub fn cuda_inside_vulkan() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -11,7 +11,7 @@ pub(super) fn report(instance: &ash::Instance, device: &ash::Device) -> Option<S
     let mut counts = vk::DeviceFaultCountsEXT::default();
     // SAFETY: the device was lost; with a null report, only the counts are written.
     unsafe { ask(device, &mut counts, std::ptr::null_mut()) }.result().ok()?;
-    // The vendor's binary dump needs a feature of its own, and only the vendor's tool can read it.
+    // Skip the vendor's binary dump: it needs a separate feature, and only the vendor's tool can read it.
     counts.vendor_binary_size = 0;
     let mut addresses = vec![vk::DeviceFaultAddressInfoEXT::default(); counts.address_info_count as usize];
     let mut vendors = vec![vk::DeviceFaultVendorInfoEXT::default(); counts.vendor_info_count as usize];
@@ -35,7 +35,7 @@ pub(super) fn report(instance: &ash::Instance, device: &ash::Device) -> Option<S
     (!words.is_empty()).then(|| words.join(", "))
 }
 
-/// Returns the range of the fault, which the precision, a power of two, gives.
+/// Formats the kind and address range of a fault. The precision, a power of two, sets the range's size.
 fn address_words(info: &vk::DeviceFaultAddressInfoEXT) -> String {
     use vk::DeviceFaultAddressTypeEXT as Kind;
     let kind = match info.address_type {

@@ -96,7 +96,7 @@ pub fn levels_of(aspect: vk::ImageAspectFlags, levels: Range<u32>) -> vk::ImageS
         .layer_count(1)
 }
 
-/// Describes a copy from or to a buffer, at `offset` bytes.
+/// Describes a copy of a whole level between an image and a buffer, at `offset` bytes in the buffer.
 pub fn copy_of_level(level: u32, extent: vk::Extent2D, offset: u64) -> vk::BufferImageCopy {
     let place = vk::ImageSubresourceLayers::default()
         .aspect_mask(vk::ImageAspectFlags::COLOR)
@@ -109,10 +109,10 @@ pub fn copy_of_level(level: u32, extent: vk::Extent2D, offset: u64) -> vk::Buffe
     })
 }
 
-/// Records an upload of all levels, and makes the image readable for `reads` in `SHADER_READ_ONLY_OPTIMAL`.
+/// Records an upload of `levels`, and makes the image readable for `reads` in `SHADER_READ_ONLY_OPTIMAL`.
 ///
 /// # Safety
-/// `commands` is recording, outside a render pass. Buffer and image are alive, and hold what `levels` names.
+/// `commands` is recording, outside a render pass. Buffer and image are alive, and both contain `levels`.
 pub unsafe fn record_upload(
     device: &Device,
     commands: vk::CommandBuffer,
@@ -123,7 +123,7 @@ pub unsafe fn record_upload(
 ) {
     let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
     let target = (vk::ImageLayout::TRANSFER_DST_OPTIMAL, written);
-    // The image is overwritten, so its content may be lost. Earlier reads must be done.
+    // The image is overwritten, so its content may be lost. Earlier reads must have finished.
     let old = (vk::ImageLayout::UNDEFINED, (reads.stage, vk::AccessFlags2::NONE));
     let sampled = (vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL, (reads.stage, reads.access));
     let reuse = color_barrier(image, old, target);
@@ -136,7 +136,7 @@ pub unsafe fn record_upload(
     }
 }
 
-/// Does not own its image. Drop it before the image.
+/// A view that does not own its image. Drop it before the image.
 pub type ImageView = AutoDestroy<vk::ImageView>;
 
 pub fn view(
@@ -155,7 +155,7 @@ pub fn view(
     AutoDestroy::new(device, "vkCreateImageView", |vk| unsafe { vk.create_image_view(&info, None) })
 }
 
-/// Makes a view of all levels and layers. The image's shape gives the view type.
+/// Makes a view of all levels and layers. The image's shape determines the view type.
 pub fn view_of_shared(device: &Device, image: &ExportedImage) -> Result<ImageView> {
     let (format, kind) = (image.format().vulkan, image.shape().view().vulkan());
     view(device, image.raw(), format, kind, ownership::whole_image())

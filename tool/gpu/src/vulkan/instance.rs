@@ -9,7 +9,7 @@ use super::failed;
 use super::validation::{LAYER, LOADER, Validation, ValidationLog, messenger_info};
 use crate::{Error, Result};
 
-/// The first Vulkan with timeline semaphores, synchronization2 and dynamic rendering in core.
+/// The first Vulkan version with timeline semaphores, synchronization2 and dynamic rendering in core.
 pub const API_VERSION: u32 = vk::API_VERSION_1_3;
 
 /// Cheap to clone; destroyed with its last clone.
@@ -24,7 +24,7 @@ struct InstanceInner {
 }
 
 impl Instance {
-    /// Opens the Vulkan loader. `display` is that of the windows to draw to, or `None` for headless.
+    /// Loads Vulkan and creates an instance. `display` is the windows' display, or `None` for headless runs.
     pub fn new(validation: Validation, display: Option<RawDisplayHandle>) -> Result<Self> {
         let _span = tracing::trace_span!("Vulkan instance").entered();
         // SAFETY: loading runs the loader's initialisers; it is the system's own Vulkan loader.
@@ -90,7 +90,7 @@ impl Instance {
             .enabled_extension_names(&extensions);
         let enables = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
         let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&enables);
-        // The messenger in pNext gets the messages of vkCreateInstance and vkDestroyInstance.
+        // The messenger in pNext receives the messages of vkCreateInstance and vkDestroyInstance.
         let mut early = messenger_info(&log);
         if with_layer {
             info = info.push_next(&mut features).push_next(&mut early);
@@ -109,7 +109,7 @@ impl Instance {
         Ok(Self(Arc::new(shared)))
     }
 
-    /// Returns the counts, which are zero if the layer is not loaded.
+    /// Returns the log, whose counts stay zero if the layer is not loaded.
     pub fn validation_log(&self) -> &Arc<ValidationLog> {
         &self.0.log
     }
@@ -127,14 +127,14 @@ impl Instance {
     }
 }
 
-/// A bare instance that outlives all others. Without any, the loader unloads its drivers. Each time that it
-/// loads NVIDIA's driver again, this takes a little static thread-local storage of the C library for good.
-/// After about 30 times it fails ("cannot allocate memory in static TLS block").
+/// A bare instance that outlives all others. When no instance is left, the loader unloads its drivers. Each
+/// reload of NVIDIA's driver permanently takes some of the C library's static thread-local storage. After
+/// about 30 reloads, loading fails ("cannot allocate memory in static TLS block").
 static ANCHOR: OnceLock<Option<(ash::Entry, ash::Instance)>> = OnceLock::new();
 
 impl Drop for InstanceInner {
     fn drop(&mut self) {
-        // Only now, so that a program does not wait for two instances when it starts.
+        // Created only now, so that a program does not wait for two instances when it starts.
         ANCHOR.get_or_init(|| {
             // SAFETY: a plain description; the entry is kept beside the instance.
             let bare = unsafe { self.entry.create_instance(&vk::InstanceCreateInfo::default(), None) };
@@ -151,7 +151,7 @@ impl Drop for InstanceInner {
     }
 }
 
-/// Names a missing extension. `vkCreateInstance` would only say that *some* extension is missing.
+/// Fails with a missing extension's name. `vkCreateInstance` would only say that *some* one is missing.
 fn require_extensions(entry: &ash::Entry, wanted: &[*const c_char]) -> Result<()> {
     // SAFETY: no preconditions.
     let present = unsafe { entry.enumerate_instance_extension_properties(None) }

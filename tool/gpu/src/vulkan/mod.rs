@@ -1,9 +1,9 @@
-//! Vulkan in wgpu's order: [`Instance`], [`Adapter`], [`Device`] and [`Queue`], [`WindowSurface`],
-//! [`Swapchain`].
+//! Vulkan objects, structured as in wgpu: [`Instance`], [`Adapter`], [`Device`] and [`Queue`],
+//! [`WindowSurface`], [`Swapchain`].
 //!
 //! Each object owns its Vulkan handle and a clone of the [`Device`] (or [`Instance`]) that made it, so
-//! objects may be dropped in any order. An object does not know whether the GPU still uses it: wait before
-//! you drop one ([`Queue::wait_idle`]), as the "valid usage" of every `vkDestroy…` demands.
+//! objects may be dropped in any order. Objects do not track whether the GPU still uses them: wait before you
+//! drop one ([`Queue::wait_idle`]), as the "valid usage" of every `vkDestroy…` requires.
 
 mod adapter;
 mod bindings;
@@ -41,7 +41,7 @@ pub use sync::{buffer_barrier, color_barrier, image_barrier, pipeline_barrier};
 pub use timestamps::Timestamps;
 pub use validation::{LAYER as VALIDATION_LAYER, Validation, ValidationLog};
 
-/// Makes an error before there is a [`Device`], whose errors say more.
+/// Returns a closure for `map_err`, for calls before there is a [`Device`], whose errors say more.
 fn failed<'a>(call: &'static str, device: &'a str) -> impl FnOnce(ash::vk::Result) -> crate::Error + 'a {
     move |result| crate::Error::Vulkan { call, device: device.to_owned(), result }
 }

@@ -12,7 +12,7 @@ pub struct AutoDestroy<T: Destroy> {
 }
 
 impl<T: Destroy> AutoDestroy<T> {
-    /// Owns what `create` makes from this device; nothing else may destroy it.
+    /// Takes ownership of the handle that `create` makes from this device. Nothing else may destroy it.
     pub fn new(
         device: &Device,
         call: &'static str,
@@ -42,7 +42,7 @@ impl<T: Destroy> Drop for AutoDestroy<T> {
 
 pub trait Destroy: Copy {
     /// # Safety
-    /// As the `vkDestroy…` of this kind of handle.
+    /// The rules of the `vkDestroy…` for this kind of handle.
     unsafe fn destroy(self, device: &ash::Device);
 }
 
@@ -72,7 +72,7 @@ destroyed! {
     ShaderModule by destroy_shader_module,
 }
 
-/// Memory from gpu-allocator. Declare it after the buffer or image bound to it, which must go first.
+/// Memory from gpu-allocator. Declare it after the buffer or image bound to it, which must be dropped first.
 pub(super) struct OwnedMemory {
     pub(super) allocation: Allocation,
     device: Device,
@@ -98,7 +98,7 @@ impl OwnedMemory {
 impl Drop for OwnedMemory {
     fn drop(&mut self) {
         if !self.device.is_stuck() {
-            // It fails only for a block that the allocator does not know, and this one is its own.
+            // This fails only for a block of another allocator.
             let _ = self.device.allocator().free(std::mem::take(&mut self.allocation));
         }
     }

@@ -7,9 +7,9 @@ use crate::Result;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Flight {
-    /// Below [`Pacer::depth`].
+    /// The flight's number, below [`Pacer::depth`].
     pub index: usize,
-    /// For commands before the draw. None of the three is pending.
+    /// For commands before the draw. None of the three command buffers is pending.
     pub before: vk::CommandBuffer,
     pub draw: vk::CommandBuffer,
     pub behind: vk::CommandBuffer,
@@ -17,7 +17,7 @@ pub struct Flight {
     pub acquired: vk::Semaphore,
 }
 
-/// Limits how far the CPU runs ahead, with a timeline that says which command buffers are free again.
+/// Limits how far the CPU runs ahead. A timeline shows which command buffers are free again.
 ///
 /// With the timeline hand-off, the CPU waits for the GPU only here, and only for values that *Vulkan*
 /// signals. A host wait for a value that CUDA signals was seen to return about 10 ms late.
@@ -28,7 +28,7 @@ pub struct Pacer {
     _acquired: Vec<AutoDestroy<vk::Semaphore>>,
     done: AutoDestroy<vk::Semaphore>,
     submitted: u64,
-    /// Frames in flight; never more than there are flights.
+    /// The maximum number of frames in flight; at most the number of flights.
     limit: u64,
     blocking_waits: u64,
     slowest: Option<Duration>,
@@ -39,7 +39,7 @@ impl Pacer {
         Self::counting_from(0, queue, depth)
     }
 
-    /// Continues this pacer's count with another depth. None of this one's frames may be in flight.
+    /// Makes a pacer of another depth that continues this pacer's counts. No frame may be in flight.
     pub fn succeed(&self, queue: &Queue, depth: usize) -> Result<Self> {
         let mut successor = Self::counting_from(self.submitted, queue, depth)?;
         (successor.blocking_waits, successor.slowest) = (self.blocking_waits, self.slowest);
@@ -98,22 +98,22 @@ impl Pacer {
 
     /// Waits until the next frame's resources are free. Returns the same ones until they are submitted.
     ///
-    /// Calls `alive` at least ten times a second, with the time since a frame finished. An error ends the
-    /// wait.
+    /// Calls `alive` at least ten times a second, with the time since a frame last finished. An error from
+    /// `alive` ends the wait.
     pub fn begin(&mut self, alive: impl FnMut(Duration) -> Result<()>) -> Result<Flight> {
-        // Frame `submitted - limit` signals its number plus 1, and no frame of this flight is later.
+        // Frame `submitted - limit` signals its number plus 1. The flight's last frame is not a later one.
         if self.submitted >= self.limit {
             self.wait_for(self.submitted - self.limit + 1, alive)?;
         }
         Ok(self.flights[(self.submitted % self.flights.len() as u64) as usize])
     }
 
-    /// Returns how many frames are done because [`Pacer::begin`] has waited for them.
+    /// Returns the number of frames that have finished because [`Pacer::begin`] waited for them.
     pub fn awaited(&self) -> u64 {
         (self.submitted + 1).saturating_sub(self.limit)
     }
 
-    /// Returns the signal that the frame's submission must carry, for [`Pacer::begin`] to see its end.
+    /// Returns the signal that the frame's submission must include, so that [`Pacer::begin`] sees its end.
     pub fn signal(&self) -> vk::SemaphoreSubmitInfo<'static> {
         vk::SemaphoreSubmitInfo::default()
             .semaphore(self.done.raw())
@@ -121,7 +121,7 @@ impl Pacer {
             .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)
     }
 
-    /// Counts the frame, after the submission that carries [`Pacer::signal`].
+    /// Counts the frame as submitted. Call this after the submission that includes [`Pacer::signal`].
     pub fn end(&mut self) {
         self.submitted += 1;
     }
@@ -156,5 +156,5 @@ impl Pacer {
     }
 }
 
-/// How often `alive` is called, because the frame may never be done.
+/// The interval at which a wait calls `alive`, because the frame may never finish.
 const LOOK_UP: Duration = Duration::from_millis(100);

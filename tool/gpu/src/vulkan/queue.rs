@@ -5,7 +5,7 @@ use ash::vk;
 use super::Device;
 use crate::{Error, Result};
 
-/// A device's only queue. Used through `&mut`, because Vulkan demands external synchronization.
+/// A device's only queue. Used through `&mut`, because Vulkan requires external synchronization.
 pub struct Queue {
     device: Device,
     raw: vk::Queue,
@@ -37,7 +37,7 @@ impl Queue {
         self.patience = patience;
     }
 
-    /// Returns the handle, for presenting and for a library that submits by itself.
+    /// Returns the handle, for presenting and for a library that makes its own submissions.
     pub fn raw(&mut self) -> vk::Queue {
         self.raw
     }
@@ -54,16 +54,16 @@ impl Queue {
     /// Blocks until everything submitted is done. Does not wait for presents, which are not submissions.
     ///
     /// # Errors
-    /// [`Error::Stuck`] after [`Queue::set_patience`]. The device and all of its objects are then leaked.
+    /// [`Error::Stuck`] after the timeout ([`Queue::set_patience`]); the device and its objects are leaked.
     pub fn wait_idle(&mut self) -> Result<()> {
         // SAFETY: only a signal is submitted.
         unsafe { self.submit_and_wait(&[]) }
     }
 
-    /// Blocks until these and all earlier commands are done. If it fails, none is pending, or all is leaked.
+    /// Blocks until these and all earlier commands are done. If it fails, none is pending, or all are leaked.
     ///
     /// # Safety
-    /// As [`Queue::submit`].
+    /// The same rules as for [`Queue::submit`].
     pub unsafe fn submit_and_wait(&mut self, commands: &[vk::CommandBufferSubmitInfo<'_>]) -> Result<()> {
         let device = self.device.clone();
         let done = device.timeline(0)?;
@@ -74,7 +74,7 @@ impl Queue {
         let batch = vk::SubmitInfo2::default().command_buffer_infos(commands).signal_semaphore_infos(&signal);
         // SAFETY: the caller's promise; the semaphore lives until the submission is done, or is leaked.
         let submitted = unsafe { self.submit(&[batch]) };
-        // With a timeout, which `vkQueueWaitIdle` does not have.
+        // Wait with a timeout, which `vkQueueWaitIdle` does not have.
         match submitted.and_then(|()| device.wait(&done, 1, self.patience)) {
             Ok(true) => Ok(()),
             Ok(false) => {

@@ -13,7 +13,7 @@ use crate::Result;
 const READS: Access =
     Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_READ };
 
-/// Waits for the queue. `owner` owns the buffer before and after the copy. If it is CUDA, CUDA must be idle.
+/// Reads a buffer and waits for the queue. `owner` owns it before and after; if that is CUDA, it is idle.
 ///
 /// # Safety
 /// A live buffer of the queue's device, of at least `size` bytes, with the usage `TRANSFER_SRC`.
@@ -41,12 +41,12 @@ pub fn read_image(queue: &mut Queue, image: &Image) -> Result<Vec<u8>> {
     unsafe { read_image_levels(queue, place, &[copy_of_level(0, extent, 0)], size, Owner::Queue) }
 }
 
-/// Copies an image's levels to the places that `regions` give them in `size` bytes. Waits for the queue.
+/// Reads levels of an image into `size` bytes, at the offsets in `regions`. Waits for the queue.
 ///
 /// `owner` owns the image, in this layout, before and after the copy. If it is CUDA, CUDA must be idle.
 ///
 /// # Safety
-/// A live image of the queue's device, with the usage `TRANSFER_SRC`. `regions` lie in it and in `size`.
+/// A live image of the queue's device, with the usage `TRANSFER_SRC`. `regions` lie within it and `size`.
 pub unsafe fn read_image_levels(
     queue: &mut Queue,
     (image, layout): (vk::Image, vk::ImageLayout),
@@ -91,7 +91,7 @@ fn read_back(
     Ok(staging.bytes()?.to_vec())
 }
 
-/// Makes a copy into the buffer visible to the host. Waiting for the queue does not.
+/// Returns a barrier that makes a copy into the buffer visible to the host; waiting for the queue does not.
 pub fn to_host(buffer: vk::Buffer) -> vk::BufferMemoryBarrier2<'static> {
     buffer_barrier(
         buffer,
@@ -112,7 +112,7 @@ pub fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)) -> Re
     unsafe { queue.submit_and_wait(&commands) }
 }
 
-/// Begins a command buffer that is new, or that is not pending and can be reset alone.
+/// Begins recording. The command buffer is new, or it is not pending and can be reset individually.
 pub fn begin(device: &Device, commands: vk::CommandBuffer, usage: vk::CommandBufferUsageFlags) -> Result<()> {
     let info = vk::CommandBufferBeginInfo::default().flags(usage);
     // SAFETY: not pending, and fresh or free to be reset (see above).

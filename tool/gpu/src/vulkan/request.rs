@@ -31,7 +31,7 @@ fn extensions(info: &AdapterInfo, desc: &DeviceDesc) -> Vec<*const c_char> {
         (info.device_fault, ext::device_fault::NAME),
     ];
     let wanted = optional.into_iter().filter_map(|(is_wanted, name)| is_wanted.then_some(name));
-    // A device that exports memory but no semaphores still shows what exporting costs a draw.
+    // Exporting memory without semaphores is useful too: it shows what exporting costs a draw.
     let exports = desc.interop.then(|| info.sharing.extensions());
     wanted.chain(exports.into_iter().flatten()).map(CStr::as_ptr).collect()
 }

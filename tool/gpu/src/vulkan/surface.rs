@@ -58,10 +58,10 @@ impl WindowSurface {
         swapchain && presents.unwrap_or(false)
     }
 
-    /// Returns whether a device's driver knows this kind of display. If not, it may still answer yes to
-    /// `vkGetPhysicalDeviceSurfaceSupportKHR` and crash in the next call, as SwiftShader does for Xlib,
-    /// because the loader offers a surface extension as soon as one driver has it. It knows who lacks the
-    /// calls here.
+    /// Returns whether the device's driver supports this kind of display. A driver without support may still
+    /// report it in `vkGetPhysicalDeviceSurfaceSupportKHR` and crash in the next call, as SwiftShader does
+    /// for Xlib, because the loader offers a surface extension as soon as one driver has it. For the calls
+    /// here, the loader itself handles drivers that lack them.
     fn display_known_to(&self, adapter: &Adapter, family: u32) -> bool {
         use winit::raw_window_handle::{RawDisplayHandle, RawWindowHandle};
         let shared = &self.0;
@@ -84,7 +84,7 @@ impl WindowSurface {
                 // SAFETY: as above.
                 unsafe { ext.get_physical_device_wayland_presentation_support(device, family, display) }
             }
-            // On Windows there is only one kind of display, and all drivers know it.
+            // On Windows there is only one kind of display, and all drivers support it.
             _ => true,
         }
     }

@@ -1,4 +1,4 @@
-//! The window's images, made again whenever the window changes.
+//! The window's images, which are re-created whenever the window changes.
 
 use ash::vk;
 use winit::dpi::PhysicalSize;
@@ -34,7 +34,7 @@ pub struct SwapchainImage {
     pub image: vk::Image,
     pub view: vk::ImageView,
     pub extent: vk::Extent2D,
-    /// To be signalled by the frame's submission. The present waits for it.
+    /// The frame's submission must signal this semaphore. The present waits for it.
     pub rendered: vk::Semaphore,
 }
 
@@ -56,18 +56,18 @@ pub struct Swapchain {
 struct PresentTarget {
     image: vk::Image,
     view: AutoDestroy<vk::ImageView>,
-    // After a present waits for it, it is free only when the same image is acquired again.
+    // A present waits for this semaphore. It can be reused only when the same image is acquired again.
     rendered: AutoDestroy<vk::Semaphore>,
 }
 
-/// Losses of the surface without a present in between. A window that is gone loses every new surface.
+/// The maximum number of surface losses without a present in between. A destroyed window loses every surface.
 const MOST_LOSSES: u32 = 4;
 
-/// Limits the wait, because a hidden window may never get an image and the event loop must go on.
+/// The timeout of an acquire: a hidden window may never get an image, and the event loop must go on.
 const ACQUIRE_TIMEOUT_NS: u64 = 100_000_000;
 
 impl Swapchain {
-    /// Makes no images yet; the first [`Swapchain::acquire`] does.
+    /// Makes a swapchain without images; the first [`Swapchain::acquire`] makes them.
     pub fn new(device: &Device, surface: &WindowSurface, wish: PresentMode) -> Result<Self> {
         let adapter = device.adapter().raw();
         let format = preferred_format(device, surface)?;
@@ -110,7 +110,7 @@ impl Swapchain {
         &self.modes
     }
 
-    /// Makes the images again in the next acquire.
+    /// Sets the mode. The next acquire re-creates the images.
     pub fn set_mode(&mut self, mode: PresentMode) {
         (self.mode, self.stale) = (mode, true);
     }
@@ -121,7 +121,7 @@ impl Swapchain {
         unsafe { surface.0.ext.get_physical_device_surface_capabilities(adapter, surface.0.raw) }
     }
 
-    /// Allows copies from the images, which a driver may then not compress, from the next acquire on.
+    /// Allows copies from the images from the next acquire on. A driver may then leave them uncompressed.
     pub fn make_readable(&mut self) -> Result<()> {
         let caps =
             self.capabilities().map_err(self.device.failed("vkGetPhysicalDeviceSurfaceCapabilitiesKHR"))?;
@@ -139,19 +139,19 @@ impl Swapchain {
         self.mode
     }
 
-    /// Returns whether the next acquire makes the images again, for which it waits until the queue is idle.
+    /// Returns whether the next acquire re-creates the images, for which it waits until the queue is idle.
     pub fn is_stale(&self) -> bool {
         self.stale
     }
 
-    /// Makes the images again in the next acquire, because the window has changed.
+    /// Makes the next acquire re-create the images, because the window has changed.
     pub fn invalidate(&mut self) {
         self.stale = true;
     }
 
-    /// Acquires the next image, to be drawn to once `acquired` is signalled. `None` means that there is none
-    /// now (minimised, mid-resize, occluded): skip the frame. Call this first in a frame, so that a skipped
-    /// frame leaves no semaphore half used.
+    /// Acquires the next image. Draw to it once `acquired` is signalled. Returns `None` if no image is
+    /// available (minimised, mid-resize, occluded): skip the frame. Call this first in a frame, so that a
+    /// skipped frame leaves no semaphore half used.
     ///
     /// # Safety
     /// `acquired` is an unsignalled binary semaphore of this device that nothing else uses. It lives until a
@@ -210,14 +210,14 @@ impl Swapchain {
                 self.stale |= suboptimal;
                 self.losses = 0;
             }
-            // The wait for `rendered` still happens. The same holds for a lost surface.
+            // Even then, the present waits for `rendered`. The same holds for a lost surface.
             Err(vk::Result::ERROR_OUT_OF_DATE_KHR) => self.stale = true,
             Err(result) => self.unless_lost("vkQueuePresentKHR", result)?,
         }
         Ok(())
     }
 
-    /// Accepts up to [`MOST_LOSSES`] losses of the surface: the next acquire makes another.
+    /// Tolerates [`MOST_LOSSES`] losses of the surface: the next acquire makes a new surface.
     fn unless_lost(&mut self, call: &'static str, result: vk::Result) -> Result<()> {
         if result != vk::Result::ERROR_SURFACE_LOST_KHR || self.losses == MOST_LOSSES {
             return Err(self.device.failed(call)(result));
@@ -227,9 +227,9 @@ impl Swapchain {
         Ok(())
     }
 
-    /// The queue must be idle.
+    /// Makes a new surface for the window. The queue must be idle.
     fn replace_surface(&mut self) -> Result<()> {
-        // A window may have only one swapchain.
+        // A window may have only one swapchain, so destroy the old one first.
         self.destroy_images();
         self.surface = WindowSurface::new(&self.surface.0.instance, self.surface.0.window.clone())?;
         let family = self.device.info().queue_family.unwrap_or(0);
@@ -247,11 +247,11 @@ impl Swapchain {
         Ok(())
     }
 
-    /// Returns false if the window has no size.
+    /// Re-creates the images. Returns false if that must wait, for example while the window has no size.
     fn rebuild(&mut self, queue: &mut Queue) -> Result<bool> {
         let device = self.device.clone();
-        // No semaphore or fence of ours covers presents of the old images, so wait for the queue. Then ask
-        // for the size, so that it still holds when the images are made.
+        // No semaphore or fence of ours covers presents of the old images, so wait for the queue. Ask for the
+        // size only then, so that it is still right when the images are made.
         queue.wait_presented()?;
         if self.lost {
             self.replace_surface()?;
@@ -321,7 +321,7 @@ impl Swapchain {
         Ok(true)
     }
 
-    /// The queue must be idle.
+    /// Destroys the images and the swapchain. The queue must be idle.
     fn destroy_images(&mut self) {
         self.images.clear();
         if let Ok(ext) = self.device.swapchain() {
@@ -335,7 +335,7 @@ impl Swapchain {
 impl Drop for Swapchain {
     fn drop(&mut self) {
         if self.device.is_stuck() {
-            // The leaked swapchain needs the surface and the window.
+            // The leaked swapchain still needs the surface and the window.
             return std::mem::forget(self.surface.clone());
         }
         // The queue is idle, as the module `vulkan` demands.
@@ -364,7 +364,7 @@ fn choose_format(formats: &[vk::SurfaceFormatKHR]) -> vk::SurfaceFormatKHR {
     formats.iter().find(srgb).or(formats.first()).copied().unwrap_or(fallback)
 }
 
-/// Prefers the surface's own size. On Wayland, which has none, takes the window's, up to `limit`.
+/// Returns the surface's own size. On Wayland, where it has none, returns the window's size, up to `limit`.
 fn choose_extent(caps: &vk::SurfaceCapabilitiesKHR, window: vk::Extent2D, limit: u32) -> vk::Extent2D {
     if caps.current_extent.width != u32::MAX {
         return caps.current_extent;
@@ -378,7 +378,7 @@ fn choose_extent(caps: &vk::SurfaceCapabilitiesKHR, window: vk::Extent2D, limit:
     }
 }
 
-/// Adds one to the minimum, so that acquiring does not wait for the compositor. A maximum of 0 means none.
+/// Adds one to the minimum, so that acquiring does not wait for the compositor. A maximum of 0 is no limit.
 fn choose_image_count(caps: &vk::SurfaceCapabilitiesKHR) -> u32 {
     match caps.max_image_count {
         0 => caps.min_image_count + 1,

@@ -4,10 +4,10 @@ use vulkan_cuda::ownership::whole_image;
 
 use super::Device;
 
-/// One side of a barrier.
+/// The stages and accesses on one side of a barrier.
 pub(super) type SyncScope = (vk::PipelineStageFlags2, vk::AccessFlags2);
 
-/// Changes the layout of level 0, within one queue family.
+/// Returns a barrier that changes the layout of level 0 within one queue family.
 pub fn image_barrier(
     image: vk::Image,
     aspect: vk::ImageAspectFlags,
@@ -29,7 +29,7 @@ pub fn image_barrier(
         )
 }
 
-/// Covers every level and layer of a colour image.
+/// Returns a barrier that covers every level and layer of a colour image.
 pub fn color_barrier(
     image: vk::Image,
     from: (vk::ImageLayout, SyncScope),

@@ -24,14 +24,14 @@ impl<const MARKS: usize> Timestamps<MARKS> {
         self.pool.device().raw()
     }
 
-    /// Records the reset before the flight's first mark, outside a render pass.
+    /// Records a reset of the flight's marks: before the first of them, and outside a render pass.
     pub fn reset(&self, commands: vk::CommandBuffer, flight: usize) {
         let first = (flight * MARKS) as u32;
         // SAFETY: recording, outside a render pass; the flight's last frame is done with these queries.
         unsafe { self.vk().cmd_reset_query_pool(commands, self.pool.raw(), first, MARKS as u32) };
     }
 
-    /// Marks the time when everything recorded before was done.
+    /// Records the time at which all earlier commands are done.
     pub fn mark(&self, commands: vk::CommandBuffer, flight: usize, mark: usize) {
         let query = (flight * MARKS + mark) as u32;
         let stage = vk::PipelineStageFlags2::ALL_COMMANDS;
@@ -39,7 +39,7 @@ impl<const MARKS: usize> Timestamps<MARKS> {
         unsafe { self.vk().cmd_write_timestamp2(commands, stage, self.pool.raw(), query) };
     }
 
-    /// Returns nanoseconds of a finished frame's marks; `None` if they are not available.
+    /// Returns the marks of a finished frame in nanoseconds; `None` if they are not available.
     pub fn read(&self, flight: usize) -> Result<Option<[f64; MARKS]>> {
         let mut ticks = [0u64; MARKS];
         let (first, flags) = ((flight * MARKS) as u32, vk::QueryResultFlags::TYPE_64);

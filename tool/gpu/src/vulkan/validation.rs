@@ -6,7 +6,7 @@ use ash::vk;
 
 use crate::{Error, Result};
 
-/// Stands for the device in errors before there is one.
+/// Stands for the device in errors before there is a device.
 pub(super) const LOADER: &str = "the Vulkan loader";
 
 pub const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
@@ -17,19 +17,19 @@ pub enum Validation {
     Required,
     #[default]
     Off,
-    /// Only if it is installed; a note mentions a missing layer.
+    /// On if the layer is installed; otherwise a note says that it is missing.
     #[value(skip)]
     IfInstalled,
 }
 
 impl Validation {
-    /// Returns the mode without `--validation`.
+    /// Returns the mode that applies without `--validation`.
     pub fn usual() -> Self {
         if cfg!(debug_assertions) { Self::IfInstalled } else { Self::Off }
     }
 }
 
-/// Outlives its instance, so that messages of its destruction count too.
+/// Counts the layer's messages. Outlives its instance, to include messages from its destruction.
 #[derive(Debug, Default)]
 pub struct ValidationLog {
     errors: AtomicU64,
@@ -92,8 +92,8 @@ unsafe extern "system" fn on_message(
     vk::FALSE
 }
 
-/// The layer sees no signal of CUDA's. Some versions, as in Debian 13, then take a present for one that waits
-/// forever: KhronosGroup/Vulkan-ValidationLayers, issue 10211.
+/// Returns whether a message is wrong because the layer does not see CUDA's signals: some versions, as in
+/// Debian 13, report a present that waits forever. See KhronosGroup/Vulkan-ValidationLayers, issue 10211.
 fn misses_cudas_signal(text: &str) -> bool {
     text.contains("vkQueuePresentKHR-pWaitSemaphores-03268") && text.contains("depends on timeline semaphore")
 }

@@ -1,4 +1,4 @@
-//! What a slot holds when a client brings its own array. An array is packed in C order: component `c` of
+//! The arrays that a client can bring instead of the field. They are packed in C order: component `c` of
 //! element (`row`, `col`) has the index `(row * cols + col) * components + c`.
 
 use std::fmt;
@@ -14,20 +14,20 @@ pub enum ArrayKind {
     Mesh,
     /// (rows, cols): a height for each vertex of a grid, which is also the value.
     Surface,
-    /// (n, 3) or (n, 4): x, y, z and optionally a value, which otherwise is y.
+    /// (n, 3) or (n, 4): x, y, z and optionally a value, which defaults to y.
     Points,
     /// (rows, cols) or (rows, cols, 1): values for the colour map. (rows, cols, 3 or 4): RGB or RGBA.
     Image,
 }
 
-/// Little-endian. A message names the type by NumPy's `typestr`.
+/// A little-endian type of number. Messages name it by NumPy's `typestr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Number {
     #[serde(rename = "<f4")]
     F32,
     #[serde(rename = "<f2")]
     F16,
-    /// 0 to 255 stand for 0 to 1.
+    /// The values 0 to 255 stand for 0 to 1.
     #[serde(rename = "|u1")]
     U8,
 }
@@ -51,7 +51,7 @@ pub struct DrawnArray {
     number: Number,
 }
 
-/// Limits `rows * cols * components`, so that shaders can count in signed 32-bit integers.
+/// `rows * cols * components` must be below this, so that shaders can use signed 32-bit integers.
 const MOST: u64 = 1 << 31;
 
 impl DrawnArray {
@@ -60,7 +60,7 @@ impl DrawnArray {
         Self { kind: ArrayKind::Mesh, grid, components: 4, number: Number::F32 }
     }
 
-    /// Fails if the kind cannot have this shape or type. The text names those that it can have.
+    /// Fails if the kind does not allow this shape or type. The error names the allowed ones.
     pub fn new(kind: ArrayKind, shape: &[u64], number: Number) -> Result<Self, String> {
         let (name, shapes) = kind.words();
         let (rows, cols, components) = match (kind, shape) {
@@ -121,13 +121,13 @@ impl DrawnArray {
         self.grid.count() * u64::from(self.components) * self.number.bytes()
     }
 
-    /// Rounds up, because shaders read whole 32-bit words.
+    /// Returns the size in 32-bit words, rounded up because shaders read whole words.
     pub fn words(&self) -> u64 {
         self.bytes().div_ceil(4)
     }
 
     /// Returns the distance between two stamps of a checked frame, in words. The last word of each such group
-    /// is a stamp: see [`crate::contents::frame_stamp`]. A word that the array fills only in part has none.
+    /// is a stamp: see [`crate::contents::frame_stamp`]. A word that the array fills only partly has none.
     pub fn stamp_words(&self) -> u64 {
         match self.number {
             Number::F32 => self.components.into(),
@@ -141,7 +141,7 @@ impl DrawnArray {
 }
 
 impl ArrayKind {
-    /// Returns its name with an article, and the shapes that it can have.
+    /// Returns the kind's name with an article, and the allowed shapes.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Mesh => ("a mesh", "[rows, cols, 4]"),
@@ -152,7 +152,7 @@ impl ArrayKind {
     }
 }
 
-/// As in "an image of [480, 640, 3]".
+/// Formats as in "an image of [480, 640, 3]".
 impl fmt::Display for DrawnArray {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {:?}", self.kind.words().0, self.shape())

@@ -1,4 +1,4 @@
-//! The kernels that the program brings, besides the [`gallery`](crate::contents::gallery).
+//! The kernels that come with the program, besides the [`gallery`](crate::contents::gallery).
 
 use wavefield_gpu::cuda::KernelSource;
 
@@ -17,17 +17,17 @@ pub fn wave() -> KernelSource {
     crate::contents::gallery::gallery()[0].source()
 }
 
-/// Makes a texture's smaller levels from its first.
+/// Returns the kernel that computes a texture's smaller levels from its first.
 pub fn texture_reduce() -> KernelSource {
     KernelSource::new("the built-in mip chain", TEXTURE, "reduce")
 }
 
-/// Writes the frame's number into every texel of a level: see [`crate::contents::frame_stamp::texel`].
+/// Returns the kernel that stamps every texel of a level: see [`crate::contents::frame_stamp::texel`].
 pub fn texture_stamp() -> KernelSource {
     KernelSource::new("the built-in texture stamp", TEXTURE, "texture_stamp")
 }
 
-/// Writes the frame's number into every vertex: see [`crate::contents::frame_stamp`].
+/// Returns the kernel that stamps every vertex: see [`crate::contents::frame_stamp`].
 pub fn frame_stamp() -> KernelSource {
     KernelSource::new(
         "the built-in frame stamp",
@@ -36,7 +36,7 @@ pub fn frame_stamp() -> KernelSource {
     )
 }
 
-/// Writes the GPU's clock to memory, for `wavefield bench latency`: `(unsigned long long *out)`.
+/// Returns the kernel `(unsigned long long *out)` that stores the GPU's clock for `wavefield bench latency`.
 pub fn clock() -> KernelSource {
     KernelSource::new("the built-in clock", include_str!("../../kernels/clock.ptx"), "stamp")
 }

@@ -1,4 +1,4 @@
-//! The frame's number in every vertex, written with it, so that the two cannot be separated.
+//! The frame's number in every vertex, stored in the vertex itself, so that the two cannot be separated.
 //!
 //! `w` is the colour. Its lowest 12 bits become the frame's number plus one, modulo 4096. The other 20 keep
 //! their value, so a colour below 1 changes by less than 1/4096. A ring has at most 32 frames, far fewer than
@@ -11,7 +11,7 @@ pub mod texel;
 /// The bits of `w` that are the stamp.
 pub const MASK: u32 = 0xfff;
 
-/// The words of a slot before the first frame. [`apply`] gives no stamped `w` this value.
+/// The value of a slot's words before the first frame. [`apply`] never returns a `w` with this value.
 pub const BLANK: u32 = u32::MAX;
 
 pub fn of(frame: u64) -> u32 {
@@ -25,15 +25,15 @@ pub fn apply(w: f32, frame: u64) -> f32 {
     f32::from_bits(colour | of(frame))
 }
 
-/// Compares a vertex or a texel with the frame that is being drawn.
+/// The result of comparing a stamp with the frame that is being drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Seen {
     Right,
-    /// Of an earlier frame: this frame's value was not written yet.
+    /// The stamp of an earlier frame: this frame's value was not written yet.
     Stale,
-    /// Of a later frame: overwritten while it was being read.
+    /// The stamp of a later frame: the value was overwritten while it was being read.
     Overwritten,
-    /// Never written, so without a stamp.
+    /// No stamp, because the value was never written.
     Missing,
 }
 
@@ -41,7 +41,7 @@ pub fn judge(w: f32, frame: u64) -> Seen {
     if w.to_bits() == BLANK { Seen::Missing } else { seen(w.to_bits() & MASK, frame) }
 }
 
-/// Counts half of the 4096 numbers as earlier than `frame`, half as later.
+/// Treats half of the 4096 numbers as earlier than `frame`, and half as later.
 fn seen(stamp: u32, frame: u64) -> Seen {
     match stamp.wrapping_sub(of(frame)) & MASK {
         0 => Seen::Right,
@@ -50,7 +50,7 @@ fn seen(stamp: u32, frame: u64) -> Seen {
     }
 }
 
-/// Returns the distance of `want` from the colours that a stamped `w` can have had: 0 if it is one of them.
+/// Returns the distance from `want` to the colours that a stamped `w` can have had; 0 if it is one of them.
 pub fn distance(w: f32, want: f64) -> f64 {
     let [a, b] = [w.to_bits() & !MASK, w.to_bits() | MASK].map(|bits| f64::from(f32::from_bits(bits)));
     // `max` would ignore a NaN.

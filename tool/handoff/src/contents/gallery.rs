@@ -1,6 +1,6 @@
 //! The kernels that come with this program, by name: `--kernel ripples`.
 //!
-//! Each file `kernels/NAME.cu` teaches one thing. Most have a *shader* beside them (`gallery.wgsl`) that
+//! Each file `kernels/NAME.cu` teaches one thing. Most have a matching *shader* in `gallery.wgsl` that
 //! computes the same field without CUDA. `run/tests/run/gallery.rs` compares both with a reference.
 
 use std::ffi::CStr;
@@ -11,10 +11,10 @@ use wavefield_gpu::{Error, Result};
 
 #[derive(Debug)]
 pub struct GalleryEntry {
-    /// For `--kernel`; also the kernel's entry.
+    /// The name for `--kernel`, which is also the kernel's entry.
     pub name: &'static str,
     pub about: &'static str,
-    /// A kernel without one needs CUDA.
+    /// A kernel without a shader needs CUDA.
     pub shader: Option<KernelShader>,
     /// Whether neighbours are not connected, so that the vertices are best drawn as points.
     pub points: bool,
@@ -25,14 +25,14 @@ pub struct GalleryEntry {
 pub struct KernelShader {
     pub spirv: &'static [u8],
     pub entry: &'static CStr,
-    /// In seconds. The shader gets the time only as a fraction of this.
+    /// The length of the loop, in seconds. The shader gets the time only as a fraction of this.
     pub repeats: f64,
-    /// Declares the parameters of kernel and shader.
+    /// The PTX that declares the parameters of the kernel and the shader.
     ptx: &'static str,
 }
 
 macro_rules! ptx {
-    // The wave is the demo's.
+    // The wave's PTX is that of the demo.
     ("wave") => {
         include_str!("../../../../kernels/wave.ptx")
     };
@@ -90,12 +90,12 @@ static GALLERY: [GalleryEntry; 5] = [
     },
 ];
 
-/// Lists the kernels, the default first.
+/// Returns the kernels, the default first.
 pub fn gallery() -> &'static [GalleryEntry] {
     &GALLERY
 }
 
-/// Finds the entry that `--kernel ARGUMENT` names. `None` for a file, whose name has a dot or a slash.
+/// Returns the entry that `--kernel ARGUMENT` names; `None` for a file, whose name has a dot or a slash.
 pub fn named(argument: &str) -> Result<Option<&'static GalleryEntry>> {
     if argument.contains(['.', '/', '\\', ':']) {
         return Ok(None);
@@ -111,14 +111,14 @@ pub fn named(argument: &str) -> Result<Option<&'static GalleryEntry>> {
     })
 }
 
-/// Names the kernels that run without CUDA.
+/// Lists the names of the kernels that run without CUDA.
 pub fn with_shaders() -> String {
     let with: Vec<_> =
         GALLERY.iter().filter(|entry| entry.shader.is_some()).map(|entry| entry.name).collect();
     with.join(", ")
 }
 
-/// Finds the entry of a kernel; the default one for no kernel, and `None` for the user's own.
+/// Returns the entry of a kernel: the default without a kernel, and `None` for the user's own kernel.
 pub fn entry_of(kernel: Option<&KernelSource>) -> Option<&'static GalleryEntry> {
     match kernel {
         None => Some(&GALLERY[0]),
@@ -144,9 +144,9 @@ impl KernelShader {
         &WAVE
     }
 
-    /// Returns the parameters, with which the shader's values begin.
+    /// Returns the parameters. Their values are the first of the shader's values.
     pub fn parameters(&self) -> KernelParameters {
-        // A test reads them too, so they are valid.
+        // A test parses them too, so this does not fail.
         KernelParameters::of(self.ptx).unwrap_or_default()
     }
 

@@ -1,9 +1,9 @@
-//! What a frame shows. Nothing is drawn here.
+//! Describes what a frame shows. This module draws nothing.
 //!
-//! - [`wave`]: the field that everything draws by default, in double precision too
-//! - [`array`](mod@array): what a client may bring instead: a mesh, heights, points, an image
+//! - [`wave`]: the field that is drawn by default, and a double-precision reference
+//! - [`array`](mod@array): the arrays that a client can bring instead: a mesh, heights, points, an image
 //! - [`texture`]: the animated texture
-//! - [`scene`]: a field or a texture
+//! - [`scene`]: the choice between a field and a texture
 //! - [`gallery`], [`built_in`]: the kernels that come with the tool
 //! - [`frame_stamp`]: the frame's number in every vertex, for the check
 

@@ -22,7 +22,7 @@ impl Scene {
         }
     }
 
-    /// Counts vertices, or the texels of all levels.
+    /// Returns the number of vertices, or of texels in all levels.
     pub fn element_count(self, size: Grid) -> u64 {
         match self {
             Self::Field => size.count(),

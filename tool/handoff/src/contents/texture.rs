@@ -1,8 +1,8 @@
 //! The animated texture of `--scene texture`, on the CPU, and a float64 reference. The CUDA kernels
-//! (`kernels/texture.cu`) and the compute shader (`paint.wgsl`) compute the same.
+//! (`kernels/texture.cu`) and the compute shader (`paint.wgsl`) compute the same texture.
 //!
 //! A texel describes a surface in four half floats. They are not colours: the renderer chooses colours and
-//! light, and the mean of several texels makes sense.
+//! light, and texels can be averaged.
 
 use bytemuck::{Pod, Zeroable};
 use half::f16;
@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::contents::wave::{Grid, phase};
 
-/// As in an image of `R16G16B16A16_SFLOAT`.
+/// A texel of an image in the format `R16G16B16A16_SFLOAT`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct Texel {
@@ -24,11 +24,11 @@ pub struct Texel {
     pub line: f16,
 }
 
-/// Keeps slopes near -1 to 1.
+/// The factor that keeps slopes near -1 to 1.
 pub const SLOPE: f32 = 0.06;
-/// Contour lines from the middle height to the top.
+/// The number of contour lines from the middle height to the top.
 pub const LINES: f32 = 7.0;
-/// In lines per texel. Where the slope is smaller, a line gets wider.
+/// The smallest slope for line widths, in lines per texel. Where the surface is flatter, lines get wider.
 pub const FLAT: f32 = 0.004;
 
 pub fn levels(size: Grid) -> u32 {
@@ -51,7 +51,7 @@ pub fn chain_bytes(size: Grid) -> u64 {
 
 /// Computes `[height, across, along, line]` of a texel of level 0 in single precision, as the GPU does.
 pub fn paint(size: Grid, col: u32, row: u32, phase: f32) -> [f32; 4] {
-    // In whole turns.
+    // Takes the angle in turns.
     let sine = |turns: f32| (std::f32::consts::TAU * (turns - turns.round())).sin();
     let u = (col as f32 + 0.5) / size.cols as f32;
     let v = (row as f32 + 0.5) / size.rows as f32;
@@ -63,7 +63,7 @@ pub fn paint(size: Grid, col: u32, row: u32, phase: f32) -> [f32; 4] {
         across += slope * fu;
         along += slope * fv;
     }
-    // The lines in the width of a texel, and the distance to the nearest line in texels.
+    // The number of lines per texel, and the distance to the nearest line in texels.
     let (steep_u, steep_v) = (LINES * across / size.cols as f32, LINES * along / size.rows as f32);
     let steep = (steep_u * steep_u + steep_v * steep_v).sqrt().max(FLAT);
     let lines = LINES * sum;
@@ -75,7 +75,7 @@ pub fn paint(size: Grid, col: u32, row: u32, phase: f32) -> [f32; 4] {
 const TERMS: [(f32, f32, f32, f32); 4] =
     [(0.40, 2.0, 1.0, 3.0), (0.28, -1.0, 3.0, 4.0), (0.18, 5.0, 2.0, 7.0), (0.14, 3.0, -4.0, -5.0)];
 
-/// Computes the same in double precision, written from the formula, independently of [`paint`].
+/// Computes the same in double precision, by an implementation that is independent of [`paint`].
 pub fn reference(size: Grid, col: u32, row: u32, time: f64) -> [f64; 4] {
     use std::f64::consts::TAU;
     let (u, v) =
@@ -114,7 +114,7 @@ fn four_above(above: &[Texel], size: Grid, col: u32, row: u32) -> [Texel; 4] {
     [at(0, 0), at(1, 0), at(0, 1), at(1, 1)]
 }
 
-/// Paints level 0 and computes the others into [`chain_texels`] texels. Each row is a task.
+/// Paints level 0 and computes the others into [`chain_texels`] texels. Each row is one parallel task.
 pub fn paint_chain(size: Grid, phase: f32, chain: &mut [Texel]) {
     let fill = |texels: &mut [Texel], cols: u32, texel: &(dyn Fn(u32, u32) -> Texel + Sync)| {
         texels.par_chunks_mut(cols as usize).enumerate().for_each(|(row, texels)| {
@@ -152,7 +152,7 @@ impl From<[f32; 4]> for Texel {
 
 /// Returns the largest difference between a whole chain and the reference at `time`. Levels below the first
 /// are compared with the mean of the chain's own level above, so that an error does not count twice. Each
-/// channel may have any value in its range; the nearest counts.
+/// channel may have any value in its range; the value nearest to the reference is used.
 pub fn worst_distance(
     size: Grid,
     chain: &[Texel],
@@ -162,7 +162,7 @@ pub fn worst_distance(
     if chain.len() as u64 != chain_texels(size) {
         return f64::INFINITY;
     }
-    // NaN counts as infinitely far; `max` alone would ignore it.
+    // Treat NaN as infinitely far; `max` alone would ignore it.
     let distance = |got: [[f64; 2]; 4], want: [[f64; 2]; 4]| {
         let apart = |([low, high], [from, to]): ([f64; 2], [f64; 2])| match low <= to && from <= high {
             true => 0.0,
@@ -193,7 +193,7 @@ pub fn worst_distance(
     worst
 }
 
-/// Allows for a half float's steps near 1 of 0.0005, and for the sine's error next to a contour line.
+/// Allows for a half float's step of 0.0005 near 1, and for the sine's error next to a contour line.
 pub const TOLERANCE: f64 = 0.005;
 
 #[cfg(test)]

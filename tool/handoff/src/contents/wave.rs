@@ -1,11 +1,11 @@
-//! The wave, and a float64 reference. `kernels/wave.cu` and `wave` in `gallery.wgsl` compute the same.
+//! The wave, and a float64 reference. `kernels/wave.cu` and `wave` in `gallery.wgsl` compute the same wave.
 
 use std::fmt;
 
 use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
-/// 16 bytes, as in a slot.
+/// A vertex as stored in a slot: 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct Vertex {
@@ -34,12 +34,12 @@ impl fmt::Display for Grid {
 }
 
 impl Grid {
-    /// Counts the vertices, or the texels of one level.
+    /// Returns the number of vertices, or of texels in one level.
     pub fn count(self) -> u64 {
         u64::from(self.cols) * u64::from(self.rows)
     }
 
-    /// Returns the size of a slot of vertices.
+    /// Returns the size of a slot of vertices, in bytes.
     pub fn bytes(self) -> u64 {
         self.count().saturating_mul(size_of::<Vertex>() as u64)
     }
@@ -59,7 +59,7 @@ impl Default for WaveShape {
 }
 
 impl WaveShape {
-    /// Takes the kernel's two parameters, in the order in which it declares them.
+    /// Takes the values of the kernel's two parameters, in the order of their declaration.
     pub fn of(values: &[f32]) -> Self {
         match *values {
             [amplitude, frequency] => Self { amplitude, frequency },
@@ -77,7 +77,7 @@ impl WaveShape {
 /// With the default amplitude, y is between -HEIGHT and +HEIGHT.
 pub const HEIGHT: f64 = 0.30;
 
-/// In seconds.
+/// The length of the loop, in seconds.
 pub const LOOP: f64 = 20.0;
 
 /// Returns the position of `time` in the loop, 0 to 1, in double precision so that it stays exact for days.
@@ -87,7 +87,7 @@ pub fn phase(time: f64) -> f64 {
 
 /// Computes a vertex in single precision, as the GPU does. `phase` is a value of [`phase`].
 pub fn vertex(grid: Grid, col: u32, row: u32, phase: f32, shape: WaveShape) -> Vertex {
-    // In whole turns.
+    // Takes the angle in turns.
     let sine = |turns: f32| (std::f32::consts::TAU * (turns - turns.round())).sin();
     let x = 2.0 * col as f32 / (grid.cols - 1) as f32 - 1.0;
     let z = 2.0 * row as f32 / (grid.rows - 1) as f32 - 1.0;
@@ -99,7 +99,7 @@ pub fn vertex(grid: Grid, col: u32, row: u32, phase: f32, shape: WaveShape) -> V
     Vertex { x, y: HEIGHT as f32 * shape.amplitude * sum, z, w: 0.5 + 0.5 * sum }
 }
 
-/// Computes `[x, y, z, w]` in double precision, written from the formula, independently of [`vertex`].
+/// Computes `[x, y, z, w]` in double precision, by an implementation that is independent of [`vertex`].
 pub fn reference(grid: Grid, col: u32, row: u32, time: f64, shape: WaveShape) -> [f64; 4] {
     // (weight, turns per unit of x, of z, of distance from the middle, turns per loop)
     const TERMS: [(f64, f64, f64, f64, f64); 4] = [
@@ -122,8 +122,8 @@ pub fn reference(grid: Grid, col: u32, row: u32, time: f64, shape: WaveShape) ->
 }
 
 /// Returns the largest difference between `vertices` and the reference at `time`, in units of
-/// `WaveShape::unit`.
-/// A NaN makes it infinite. `color` is the distance between a vertex's `w` and the reference's.
+/// `WaveShape::unit`; infinite for a NaN. `color` returns the distance of a vertex's `w` from the
+/// reference's.
 pub fn worst_distance(
     grid: Grid,
     vertices: &[Vertex],

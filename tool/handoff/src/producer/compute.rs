@@ -1,4 +1,4 @@
-//! A Vulkan compute shader in the draw's queue: no second API, no semaphore.
+//! A Vulkan compute shader in the draw's queue, without a second API or a semaphore.
 
 use std::any::Any;
 
@@ -18,7 +18,7 @@ use wavefield_gpu::vulkan::{
 pub struct ComputeProducer {
     pipeline: ComputePipeline,
     profile: Profile,
-    /// Of the slots.
+    /// The memory of the slots.
     _memory: Box<dyn Any>,
     shader: &'static KernelShader,
     grid: Grid,
@@ -27,8 +27,8 @@ pub struct ComputeProducer {
 }
 
 impl ComputeProducer {
-    /// Makes slots in exported memory, if `exported`. Nobody imports it: this shows what exporting costs a
-    /// draw.
+    /// Makes the slots, in exported memory if `exported`. Nothing imports that memory: it shows what
+    /// exporting costs a draw.
     pub fn new(
         device: &Device,
         desc: &ProducerDesc,
@@ -90,7 +90,7 @@ impl Producer for ComputeProducer {
         let Source::Vertices(Vertices { buffer, .. }) = source else { return };
         let writes = (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_STORAGE_WRITE);
         let reads = (frame.reads.stage, frame.reads.access);
-        // The draw that read this slot K frames ago must be done. It only read, so no write is made visible.
+        // The draw that read this slot K frames ago must be done. It wrote nothing that must be made visible.
         let reuse = buffer_barrier(buffer, (frame.reads.stage, vk::AccessFlags2::NONE), writes);
         let written = buffer_barrier(buffer, writes, reads);
         let constants = self.constants(frame);

@@ -8,16 +8,16 @@ use wavefield_gpu::cuda::{Cuda, Event, Stream, is_sticky};
 use wavefield_gpu::{Error, Result};
 
 pub struct CudaTimeline {
-    // Field order is drop order: the stream goes before the events that it uses.
+    // Fields are dropped in this order: the stream before the events that it uses.
     stream: Arc<Stream>,
     marks: Kept<(Event, Event)>,
     name: String,
 }
 
-/// More frames than can be in flight, batches included.
+/// The number of frames whose events are kept: more than can be in flight, batches included.
 const KEPT: u64 = 128;
 
-/// An item for each of the last frames. A later frame reuses an earlier one's.
+/// An item for each of the last frames. A later frame reuses the item of an earlier one.
 struct Kept<T>(Vec<(Cell<Option<u64>>, T)>);
 
 impl<T> Kept<T> {
@@ -39,7 +39,7 @@ impl<T> Kept<T> {
 }
 
 impl CudaTimeline {
-    /// Makes a stream. `name` is the kernel's, for errors.
+    /// Makes a stream and its events. `name` is the kernel's name, for errors.
     pub fn new(context: &Cuda, name: &str) -> Result<Self> {
         let mark = |_| Ok((Cell::new(None), (Event::new(context)?, Event::new(context)?)));
         let marks = Kept((0..KEPT).map(mark).collect::<Result<_>>()?);
@@ -80,7 +80,7 @@ impl CudaTimeline {
         Ok(milliseconds.map(|time| Duration::from_secs_f64(f64::from(time.max(0.0)) * 1e-3)))
     }
 
-    /// Fails if the kernel has faulted.
+    /// Returns whether all enqueued work is done. Fails if the kernel has faulted.
     pub fn is_idle(&self) -> Result<bool> {
         self.stream.is_idle().map_err(|error| self.blame(error))
     }
@@ -101,7 +101,7 @@ impl CudaTimeline {
         Ok(())
     }
 
-    /// Says which side keeps a frame waiting, for a hand-off without timelines in which only the GPU waits.
+    /// Names the side that a frame is waiting for, in a hand-off without timelines where only the GPU waits.
     pub(crate) fn late_side(&self) -> String {
         match self.stream.is_idle() {
             Ok(false) => format!("CUDA did not signal: it has not finished {}", self.name),
@@ -109,7 +109,7 @@ impl CudaTimeline {
         }
     }
 
-    /// Blames the kernel, because once it has faulted, every call on its context fails with the same code.
+    /// Attributes a sticky error to the kernel: after a fault, all calls on its context fail with that code.
     pub fn blame(&self, error: Error) -> Error {
         match error {
             Error::Cuda { code, .. } if is_sticky(code) => {

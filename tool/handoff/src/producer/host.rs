@@ -1,4 +1,4 @@
-//! CPU threads, with memory that both the CPU and the GPU can address.
+//! CPU threads that fill memory which both the CPU and the GPU can address.
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -25,7 +25,7 @@ impl HostProducer {
         let none = vk::BufferUsageFlags::empty();
         let buffers = own_slots(device, grid, desc.ring, none, MemoryLocation::CpuToGpu)?;
         let slots: Vec<_> = buffers.iter().map(|buffer| buffer.raw().into()).collect();
-        // With no more frames than slots, a slot's last frame is done before `produce` writes it again.
+        // With one frame in flight per slot, a slot's last frame is done before `produce` writes it again.
         let (max_in_flight, parameters) = (slots.len(), KernelShader::wave().parameters());
         let profile = Profile { max_in_flight, parameters, ..Profile::of_queue("host", slots) };
         Ok(Self { buffers, profile, grid, stamped: desc.stamped })

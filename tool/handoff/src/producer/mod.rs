@@ -1,13 +1,13 @@
-//! Producers fill slots: a CUDA kernel (the table of this crate), a Vulkan compute shader
+//! Producers fill slots: a CUDA kernel (see the table of this crate), a Vulkan compute shader
 //! ([`ComputeProducer`]) or CPU threads ([`HostProducer`]).
 //!
 //! A producer owns the ring's slots, because their memory differs. It also owns the hand-off, so the renderer
-//! never learns which one it has. For each frame,
+//! does not depend on which one is used. For each frame,
 //!
 //! 1. [`Producer::produce`] does or enqueues the work, and returns what to draw;
 //! 2. [`Producer::record_before_draw`] and [`Producer::record_after_draw`] record commands around the draw,
 //!    unless those of an earlier frame can be used again (see [`Profile::in_queue`]);
-//! 3. [`Producer::submit`] says what the submission waits for and signals, and learns whether it was made.
+//! 3. [`Producer::submit`] gives the submission its waits and signals, and checks whether it was made.
 
 mod compute;
 mod cuda_timeline;
@@ -43,15 +43,15 @@ pub struct ProducerDesc {
     /// Decides whether slots are buffers or images.
     pub scene: Scene,
     pub grid: Grid,
-    /// Some producers have one slot whatever this says.
+    /// Some producers ignore this and have one slot.
     pub ring: Ring,
-    /// Limits the CPU to fewer frames than slots; the other slots are for batches.
+    /// Allows fewer frames in flight than there are slots; the other slots are for batches.
     pub in_flight: Option<usize>,
     /// Whether every vertex or texel carries its frame's number: see [`crate::contents::frame_stamp`].
     pub stamped: bool,
-    /// For hand-offs in which the CPU waits for CUDA.
+    /// The timeout of hand-offs in which the CPU waits for CUDA.
     pub timeout: Duration,
-    /// CUDA waits for nothing before it writes a slot of a ring: `wavefield verify --break free`.
+    /// Whether CUDA writes a ring's slots without waiting for Vulkan: `wavefield verify --break free`.
     pub leaves_out_free: bool,
 }
 
@@ -62,7 +62,7 @@ pub struct Frame {
     pub time: f64,
     /// The estimated seconds to the next frame, for producers that fill frames ahead of time.
     pub step: f64,
-    /// For [`Profile::parameters`].
+    /// The values of [`Profile::parameters`].
     pub parameters: KernelValues,
     pub reads: Access,
 }
@@ -70,19 +70,19 @@ pub struct Frame {
 #[derive(Clone, Copy, Debug)]
 pub struct Produced {
     pub source: Source,
-    /// The number in its stamps: the frame's own, unless a client writes the frames and counts them itself.
+    /// The number in the frame's stamps: its index, unless a client writes and counts the frames itself.
     pub number: u64,
     pub batch: Batch,
     /// The time that the CPU waited, if it did.
     pub blocked: Option<Duration>,
 }
 
-/// Frames that are filled in one go when the first of them is due.
+/// Frames that are filled together when the first of them is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
     pub first: u64,
     pub frames: u64,
-    /// The last frame that Vulkan had to read before CUDA filled the first one, if any.
+    /// The last frame that Vulkan had to read before CUDA could fill the first frame of the batch, if any.
     pub waits_for: Option<u64>,
 }
 
@@ -96,7 +96,7 @@ impl Batch {
     }
 }
 
-/// What a frame's submission waits for and signals for the producer. See [`Producer::submit`].
+/// The semaphores that a frame's submission waits for and signals. See [`Producer::submit`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameSync {
     /// Signalled before the frame's commands, once everything submitted earlier is done.
@@ -108,14 +108,14 @@ pub struct FrameSync {
 
 pub type Submit<'a> = &'a mut dyn FnMut(FrameSync) -> Result<()>;
 
-/// Each scene has one kind.
+/// What the draw reads. Each scene uses one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     Vertices(Vertices),
     Texture(ImageSlot),
 }
 
-/// A frame's vertices, or another array of a client.
+/// A frame's vertices, or another array from a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vertices {
     pub buffer: vk::Buffer,
@@ -132,7 +132,7 @@ impl Vertices {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageSlot {
     pub image: vk::Image,
-    /// Of all levels.
+    /// A view of all levels.
     pub view: vk::ImageView,
     pub layout: vk::ImageLayout,
 }
@@ -159,15 +159,15 @@ pub fn reads(scene: Scene, checked: bool) -> Access {
 pub struct Profile {
     pub name: &'static str,
     pub slots: Vec<Source>,
-    /// Between frames.
+    /// The owner of the slots between frames.
     pub owner: Owner,
     pub max_in_flight: usize,
     pub uses_cuda: bool,
-    /// Whether its work runs in Vulkan's queue, so that it is recorded anew for every frame. Otherwise a
-    /// slot's commands are recorded once, and submitted again whenever the slot's turn comes.
+    /// Whether the work runs in Vulkan's queue, so that it is recorded for every frame. Otherwise a slot's
+    /// commands are recorded once, and submitted again for each frame in that slot.
     pub in_queue: bool,
     pub longest_batch: usize,
-    /// Whether each wait and barrier can be left out alone, as `verify --break` does.
+    /// Whether `verify --break` can leave out each wait and barrier on its own.
     pub breakable: bool,
     pub parameters: KernelParameters,
 }
@@ -175,7 +175,7 @@ pub struct Profile {
 impl Profile {
     /// Describes a producer whose slots belong to the Vulkan queue and whose work the CPU does not wait for.
     pub fn of_queue(name: &'static str, slots: Vec<Source>) -> Self {
-        // Two, so that the CPU can prepare a frame while the GPU draws another.
+        // At least two, so that the CPU can prepare a frame while the GPU draws another.
         let max_in_flight = slots.len().max(2);
         Self {
             name,
@@ -194,7 +194,7 @@ impl Profile {
         (frame % self.slots.len() as u64) as usize
     }
 
-    /// Returns what to draw if there is nothing to wait for.
+    /// Returns what to draw, for a producer that fills one frame at a time and does not block the CPU.
     pub fn produced(&self, frame: &Frame) -> Produced {
         Produced {
             source: self.slots[self.slot_of(frame.index)],
@@ -205,7 +205,7 @@ impl Profile {
     }
 }
 
-/// Of a slot, between Vulkan and CUDA.
+/// A transfer of a slot's ownership between Vulkan and CUDA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnershipTransfer {
     Acquire,
@@ -250,22 +250,22 @@ impl OwnershipTransfer {
 pub trait Producer {
     fn profile(&self) -> &Profile;
 
-    /// Fills the frame's slot, or enqueues that. Does neither if all of the work runs in Vulkan's queue.
+    /// Fills the frame's slot or enqueues that work. Does neither if all of the work runs in Vulkan's queue.
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
         Ok(self.profile().produced(frame))
     }
 
-    /// Clamps `frames` to 1..=[`Profile::longest_batch`].
+    /// Sets the size of later batches, clamped to 1..=[`Profile::longest_batch`].
     fn set_batch(&mut self, _frames: usize) {}
 
-    /// Records what makes `source`, as returned by [`Producer::produce`], readable for [`Frame::reads`].
-    /// Comes outside a render pass.
+    /// Records the commands that make `source`, as returned by [`Producer::produce`], readable for
+    /// [`Frame::reads`]. Called outside a render pass.
     fn record_before_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame, _source: Source) {}
 
-    /// Records what gives `source` back, outside a render pass.
+    /// Records the commands that release `source` after the draw. Called outside a render pass.
     fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame, _source: Source) {}
 
-    /// Calls `submit` once. If that fails or is never done, the frame is given up.
+    /// Calls `submit` once. If the submission fails or is never made, the frame is abandoned.
     ///
     /// # Safety
     /// `submit` makes one submission to the engine's queue, which draws what [`Producer::produce`] returned
@@ -274,22 +274,22 @@ pub trait Producer {
         submit(FrameSync::default())
     }
 
-    /// Returns CUDA's stream, which knows when each frame's kernel ran; `None` without CUDA.
+    /// Returns CUDA's stream and the events around each frame's kernel; `None` without CUDA.
     fn cuda_timeline(&self) -> Option<&CudaTimeline> {
         None
     }
 
-    /// Returns whether its work outside the Vulkan queue is done. Fails if that work did.
+    /// Returns whether all work outside the Vulkan queue is done. Fails if that work has failed.
     fn is_idle(&self) -> Result<bool> {
         self.cuda_timeline().map_or(Ok(true), CudaTimeline::is_idle)
     }
 
-    /// Says how far its side has come, for the error of a stuck run.
+    /// Describes the producer's progress, for the error of a stuck run.
     fn progress(&self) -> Option<String> {
         None
     }
 
-    /// Releases every wait of Vulkan after a failure, so that its queue can become idle.
+    /// Ends all waits of Vulkan after a failure, so that its queue can become idle.
     fn abandon(&mut self) {}
 }
 

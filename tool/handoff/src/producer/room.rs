@@ -1,4 +1,4 @@
-//! Memory for slots: how large one may be, how many fit, and what would fit if they do not.
+//! Memory for slots: the size limits, the allocation, and advice on what would fit.
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -13,17 +13,17 @@ use wavefield_gpu::cuda::Cuda;
 use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device, Queue, read_buffer, read_image_levels};
 use wavefield_gpu::{Error, Result};
 
-/// For drawing, checking, clearing before a checked run, and read-back.
+/// The usage of slots: drawing, checking, clearing before a checked run, and read-back.
 pub const SLOT_USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
     vk::BufferUsageFlags::STORAGE_BUFFER.as_raw()
         | vk::BufferUsageFlags::TRANSFER_SRC.as_raw()
         | vk::BufferUsageFlags::TRANSFER_DST.as_raw(),
 );
 
-/// Holds a [`texture::Texel`].
+/// The format of a [`texture::Texel`].
 pub const TEXTURE_FORMAT: vk::Format = vk::Format::R16G16B16A16_SFLOAT;
 
-/// Makes a ring's slots in Vulkan's own memory. `more` adds uses to [`SLOT_USAGE`].
+/// Makes a ring's slots in Vulkan's own memory. `more` adds usage flags to [`SLOT_USAGE`].
 pub fn own_slots(
     device: &Device,
     grid: Grid,
@@ -37,10 +37,10 @@ pub fn own_slots(
     each_slot(device, None, grid, ring.depth(), || Buffer::new(device, &desc))
 }
 
-/// Makes the memory of `depth` slots with `make`. `context` is given if CUDA shares that memory.
+/// Makes the memory of `depth` slots with `make`. Pass `context` if CUDA shares that memory.
 ///
 /// # Errors
-/// As for `make`. If memory runs out, [`Error::NoRoom`] says what was asked for and what would fit.
+/// The errors of `make`. If memory runs out, [`Error::NoRoom`] says what was asked for and what would fit.
 pub fn each_slot<T>(
     device: &Device,
     context: Option<&Cuda>,
@@ -54,9 +54,9 @@ pub fn each_slot<T>(
             Ok(slot) => slots.push(slot),
             Err(error) if error.is_out_of_memory() => {
                 let fitted = slots.len();
-                // This frees their memory for the ring that the advice suggests.
+                // Free the slots first, because the ring that the advice suggests can use their memory.
                 drop(slots);
-                // CUDA knows what other processes use; Vulkan's budget is an estimate.
+                // CUDA includes other processes in its count; Vulkan's budget is an estimate.
                 let cuda = context.and_then(|context| context.memory().ok());
                 let free = cuda.map(|(free, _)| free).or_else(|| device.free_memory());
                 let bytes = grid.bytes();
@@ -77,13 +77,13 @@ pub fn each_slot<T>(
     Ok(slots)
 }
 
-/// Says what would fit. Of `depth` slots with `bytes` each, only the first `fitted` did.
+/// Describes what would fit, after only the first `fitted` of `depth` slots with `bytes` bytes each did.
 fn advice(bytes: u64, depth: usize, fitted: usize, free: Option<u64>) -> String {
     let deepest = match fitted {
         0 => "not even one of them fits".to_owned(),
         fitted => format!("the deepest that fits is --ring {fitted}"),
     };
-    // Slots that were made are proof. Free memory may have shrunk since, or be fragmented.
+    // Slots that were allocated prove that there is room. Free memory may have shrunk or be fragmented.
     let room = (fitted as u64 * bytes).max(free.unwrap_or(0)).min(depth as u64 * bytes - 1);
     match (room / depth as u64 / size_of::<Vertex>() as u64).isqrt() {
         0 | 1 => format!(", {deepest}"),
@@ -135,10 +135,10 @@ pub fn check_texture(device: &Device, size: Grid) -> Result<()> {
     Ok(())
 }
 
-/// Reads the slot's array, or a texture level after level. Both APIs must be at rest.
+/// Reads the slot's array, or a texture level by level. Both APIs must be idle.
 ///
 /// # Safety
-/// The slot is alive, of the queue's device, and holds such an array.
+/// The slot is alive, belongs to the queue's device, and holds an array like `array`.
 pub unsafe fn read_slot(
     queue: &mut Queue,
     slot: Source,
@@ -146,7 +146,7 @@ pub unsafe fn read_slot(
     array: &DrawnArray,
 ) -> Result<Vec<u8>> {
     match slot {
-        // SAFETY: such a slot (the caller's promise).
+        // SAFETY: the slot is alive and holds such an array (the caller's promise).
         Source::Vertices(slot) => unsafe { read_buffer(queue, slot.buffer, array.bytes(), owner) },
         Source::Texture(slot) => {
             let (regions, bytes) = (level_regions(array.grid()), texture::chain_bytes(array.grid()));

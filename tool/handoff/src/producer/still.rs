@@ -4,15 +4,15 @@ use wavefield_gpu::Result;
 use wavefield_gpu::cuda::KernelValues;
 use wavefield_gpu::vulkan::{Queue, one_shot};
 
-/// Draws slots that are filled only once. They take turns, because a single one in the GPU's cache is drawn
-/// faster.
+/// A producer of slots that are filled only once. They take turns, because a single slot would stay in the
+/// GPU's cache and be faster to draw.
 pub struct StillProducer {
     _filled_by: Box<dyn Producer>,
     profile: Profile,
 }
 
 impl StillProducer {
-    /// Shows one picture from every slot of `filled_by`, which works in Vulkan's queue. Waits for the queue.
+    /// Fills all slots of `filled_by`, which works in Vulkan's queue, with one picture. Waits for the queue.
     pub fn new(
         queue: &mut Queue,
         scene: Scene,

@@ -18,7 +18,7 @@ use wavefield_gpu::vulkan::{
     view_of_shared,
 };
 
-/// In texels, as in `paint.wgsl`.
+/// The width and height of a workgroup in texels, as in `paint.wgsl`.
 const WORKGROUP: u32 = 8;
 
 pub struct TextureComputeProducer {
@@ -26,7 +26,7 @@ pub struct TextureComputeProducer {
     paint: ComputePipeline,
     /// For the levels below.
     reduce: ComputePipeline,
-    // The views go before their images.
+    // Views are dropped before their images.
     _levels: Vec<Vec<ImageView>>,
     profile: Profile,
     _views: Vec<ImageView>,
@@ -40,8 +40,8 @@ pub struct TextureComputeProducer {
 type ShaderConstants = [u32; 2];
 
 impl TextureComputeProducer {
-    /// Makes slots in exported memory, if `exported`. Nobody imports it: this shows what exporting costs a
-    /// draw.
+    /// Makes the slots, in exported memory if `exported`. Nothing imports that memory: it shows what
+    /// exporting costs a draw.
     pub fn new(device: &Device, desc: &ProducerDesc, exported: bool) -> Result<Self> {
         let (size, stamped, depth) = (desc.grid, desc.stamped, desc.ring.depth());
         check_texture(device, size)?;
@@ -63,7 +63,7 @@ impl TextureComputeProducer {
             slots.iter().map(|slot| level_views(device, slot.image, size)).collect::<Result<Vec<_>>>()?;
         let written = |view: &ImageView| Bound::Storage(view.raw());
         let read = |view: &ImageView| Bound::Sampled(view.raw(), LAYOUT);
-        // Each slot's first level; all other levels; for each of those, the level above it.
+        // The first level of each slot; all other levels; for each of those, the level above it.
         let first: Vec<_> = levels.iter().flat_map(|slot| slot.first()).map(written).collect();
         let below: Vec<_> = levels.iter().flat_map(|slot| slot.iter().skip(1)).map(written).collect();
         let above: Vec<_> =
@@ -114,7 +114,7 @@ impl Producer for TextureComputeProducer {
         for level in 0..levels {
             let Grid { cols, rows } = texture::level(self.size, level);
             let groups = [cols.div_ceil(WORKGROUP), rows.div_ceil(WORKGROUP)];
-            // Read by the level below, and by the draw.
+            // The level below and the draw read this level.
             let range = whole_image().base_mip_level(level).level_count(1);
             let ready = color_barrier(image, written, read).subresource_range(range);
             // SAFETY: as above; the lists were made in this order, and the constants have their type's size.
@@ -133,7 +133,7 @@ impl Producer for TextureComputeProducer {
     }
 }
 
-/// Shaders write each level through its own view.
+/// Makes a view of each level, because shaders write each level through its own view.
 fn level_views(device: &Device, image: vk::Image, size: Grid) -> Result<Vec<ImageView>> {
     let of_level = |level| {
         let range = levels_of(vk::ImageAspectFlags::COLOR, level..level + 1);

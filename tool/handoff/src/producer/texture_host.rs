@@ -1,4 +1,4 @@
-//! CPU threads paint a buffer. Vulkan copies it, because only the driver knows an image's memory layout.
+//! CPU threads that paint a buffer. Vulkan copies it to an image, whose memory layout only the driver knows.
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -40,7 +40,7 @@ impl TextureHostProducer {
         let staging = (0..depth).map(|_| Buffer::new(device, &desc)).collect::<Result<Vec<_>>>()?;
         let images = own_images(device, size, depth, vk::ImageUsageFlags::empty())?;
         let slots = images.iter().map(own_slot).collect();
-        // With no more frames than slots, a buffer's last frame is done before `produce` writes it again.
+        // With one frame in flight per slot, a buffer's last frame is done before `produce` writes it again.
         let profile = Profile { max_in_flight: depth, ..Profile::of_queue("host", slots) };
         let (regions, stamped, device) = (level_regions(size), request.stamped, device.clone());
         Ok(Self { staging, _images: images, profile, regions, size, stamped, device })
@@ -56,7 +56,7 @@ pub(crate) fn own_slot(image: &Image) -> Source {
     Source::Texture(slot(image.raw(), image.view()))
 }
 
-/// Makes images for sampling, read-back and clearing before a checked run. `more` adds uses.
+/// Makes images for sampling, read-back and clearing before a checked run. `more` adds usage flags.
 pub(crate) fn own_images(
     device: &Device,
     size: Grid,

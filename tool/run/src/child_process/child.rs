@@ -1,4 +1,4 @@
-//! Runs one trial in a child process, which is this program again.
+//! Runs one trial in a child process, which runs this program again.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -12,18 +12,18 @@ use vulkan_cuda::DeviceUuid;
 use wavefield_gpu::cuda::{Cuda, load_driver};
 use wavefield_gpu::{Error, Result};
 
-/// Limit until the child [begins](Attempt::begins). Starting CUDA and compiling do not occupy the GPU.
+/// The time limit until the child [begins](Attempt::begins): starting CUDA and compiling leave the GPU free.
 const START: Duration = Duration::from_secs(30);
-/// Bytes kept per pipe. In JSON each may become six, and a message has at most 131072.
+/// The bytes kept per pipe. JSON may escape each as six bytes, and a message has at most 131072.
 const WORDS: usize = 8 * 1024;
 const TICK: Duration = Duration::from_millis(10);
 
 pub(super) struct Attempt<'a> {
-    /// Must know the command in `arguments`.
+    /// Must support the command in `arguments`.
     pub(super) program: &'a Path,
     pub(super) arguments: Vec<String>,
     pub(super) input: Stdio,
-    /// The line on standard output just before the step that may hang; `patience` counts from there.
+    /// The line that the child prints just before the step that may hang. `patience` starts with this line.
     pub(super) begins: &'static str,
     pub(super) patience: Duration,
     /// Removed from the front of the child's error, because the caller's error repeats it.
@@ -31,7 +31,7 @@ pub(super) struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Runs the child to its end and returns how long it took. Kills it once `wanted` returns false.
+    /// Runs the child to its end and returns how long that took. Kills the child once `wanted` returns false.
     pub(super) fn run(self, wanted: impl Fn() -> bool) -> Result<Duration, String> {
         let Self { program, arguments, input, begins, patience, prefix } = self;
         let began = Instant::now();
@@ -62,7 +62,7 @@ fn start(program: &Path, arguments: Vec<String>, input: Stdio) -> std::io::Resul
         .spawn()
 }
 
-/// Marks all descriptors close-on-exec: also those that drivers opened and those that this process inherited.
+/// Marks all descriptors close-on-exec, including those that drivers opened or that this process inherited.
 fn close_all_on_exec() {
     const FIRST: libc::c_uint = 3;
     // Needs Linux 5.11; before that, the child inherits unmarked descriptors. A direct system call, because
@@ -74,7 +74,7 @@ fn close_all_on_exec() {
 
 fn end(mut child: Child) {
     let _ = child.kill();
-    // On a thread, because a process inside the driver may take long to die.
+    // Wait on a thread, because a process inside the driver may take long to die.
     let _ = std::thread::Builder::new().name("trial".into()).spawn(move || child.wait());
 }
 
@@ -93,7 +93,7 @@ impl Said {
         Self { pipes, text: Default::default(), cut: false, begins, begun: None }
     }
 
-    /// Reads until the child has ended. Fails if that takes too long, or once it is no longer `wanted`.
+    /// Reads until the child has ended. Fails if that takes too long, or once `wanted` returns false.
     fn listen(
         &mut self,
         child: &mut Child,
@@ -106,8 +106,8 @@ impl Said {
         }
         let began = Instant::now();
         loop {
-            // Ask before reading: an ended child has written everything. Do not wait for the pipes to close:
-            // its own children may still have them open.
+            // Check for the end before reading: an ended child has written everything. Do not wait for the
+            // pipes to close: the child's own children may still have them open.
             let status = child.try_wait().map_err(unread)?;
             self.read();
             if let Some(status) = status {
@@ -133,7 +133,7 @@ impl Said {
         }
     }
 
-    /// Reads what is there. The limit keeps a child that writes without end from holding this up.
+    /// Reads what is available. The limit keeps a child that writes without end from blocking this.
     fn read(&mut self) {
         let mut buffer = [0; 4096];
         for (pipe, text) in self.pipes.iter_mut().zip(&mut self.text) {
@@ -168,7 +168,7 @@ impl Said {
             Some(0) if self.begun.is_some() => return Ok(()),
             Some(1) if !said.is_empty() => format!("tried in a process of its own: {said}{more}"),
             None => format!("the process that tried it was killed ({status}) {said}{more}"),
-            // Wrong usage, or success without the begin line: the program does not know this command.
+            // Wrong usage, or success without the begin line: the program does not support this command.
             Some(_) => format!(
                 "the program that was to try it ended with {status}: is that a wavefield of the same release? {said}{more}"
             ),
@@ -176,7 +176,7 @@ impl Said {
     }
 }
 
-/// Makes this process end with the *thread* of `parent` that started it, even if hung (`PR_SET_PDEATHSIG`).
+/// Has this process killed when the *thread* of `parent` that started it ends (`PR_SET_PDEATHSIG`).
 pub fn end_with_parent(parent: u32) -> Result<()> {
     let refused =
         |error| Error::Unsupported(format!("cannot arrange to end together with process {parent}: {error}"));

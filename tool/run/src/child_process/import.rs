@@ -26,7 +26,7 @@ pub struct ImportTrial {
 }
 
 impl ImportTrial {
-    /// Imports the chunks in a child; returns how long it took. Kills the child if no longer `wanted`.
+    /// Imports the chunks in a child and returns how long that took. Kills the child once `wanted` is false.
     pub fn run(&self, chunks: &[(impl AsFd, u64)], wanted: impl Fn() -> bool) -> Result<Duration> {
         let (input, own) = unix_packets::pair().map_err(unsent)?;
         // The packet waits in the socket until the child reads it.
@@ -56,8 +56,8 @@ fn unsent(error: rustix::io::Errno) -> Error {
     Error::Unsupported(format!("the descriptors could not be sent to the process that tries them: {error}"))
 }
 
-/// Receives the chunks' descriptors in one packet on standard input and imports them, in the child: first
-/// CUDA, because it checks the sizes, then Vulkan, as the renderer will.
+/// Runs in the child: receives the chunks' descriptors in one packet on standard input, and imports them,
+/// first into CUDA, which checks the sizes, then into Vulkan, as the renderer will.
 pub fn try_import(device: DeviceUuid, driver: DeviceUuid, usage: u32, sizes: &[u64]) -> Result<()> {
     let (got, received) = unix_packets::receive(std::io::stdin().as_fd(), &mut [0; 64]);
     got.map_err(|error| {

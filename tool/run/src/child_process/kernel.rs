@@ -19,12 +19,12 @@ pub struct Trial<'a> {
     pub program: &'a Path,
     pub device: &'a CudaInfo,
     pub grid: Grid,
-    /// Shorter than the renderer's timeout, because an endless kernel may keep it off the GPU.
+    /// Shorter than the renderer's timeout, because an endless kernel may keep the renderer off the GPU.
     pub patience: Duration,
 }
 
 impl Trial<'_> {
-    /// Runs the kernel in a child; returns how long it took. Kills the child if no longer `wanted`.
+    /// Runs the kernel in a child and returns how long that took. Kills the child once `wanted` is false.
     pub fn run(&self, source: &KernelSource, wanted: impl Fn() -> bool) -> Result<Duration> {
         let problem = |problem: String| Error::Kernel { kernel: source.name.clone(), problem };
         let input =
@@ -46,7 +46,7 @@ impl Trial<'_> {
     }
 }
 
-/// Puts the text in a file in memory, which unlike a pipe needs no writer while the child reads.
+/// Puts the text in an in-memory file, which unlike a pipe needs no writer while the child reads.
 fn in_memory(text: &str) -> std::io::Result<Stdio> {
     let flags = rustix::fs::MemfdFlags::CLOEXEC;
     let mut input = File::from(rustix::fs::memfd_create("wavefield-trial", flags)?);
@@ -55,9 +55,9 @@ fn in_memory(text: &str) -> std::io::Result<Stdio> {
     Ok(input.into())
 }
 
-/// Runs the kernel once in the child, as frame 0 at time 0, on private memory of the grid's size. If it never
-/// ends, the process that started this one must kill it. Fails without CUDA or the device, or if the kernel
-/// does not load, has other parameters, or faults. After a fault, exit at once
+/// Runs in the child: launches the kernel once, as frame 0 at time 0, on private memory of the grid's size.
+/// If the kernel never ends, the parent must kill this process. Fails without CUDA or the device, or if the
+/// kernel does not load, has other parameters, or faults. After a fault, exit at once
 /// ([`wavefield_gpu::stuck_gpu::leaked`]).
 pub fn try_kernel(device: DeviceUuid, ptx: String, entry: String, grid: Grid) -> Result<()> {
     let context = context(device)?;
@@ -71,13 +71,13 @@ pub fn try_kernel(device: DeviceUuid, ptx: String, entry: String, grid: Grid) ->
     let launched = unsafe { kernel.launch(&stream, memory.pointer(), [grid.cols, grid.rows], 0, 0.0, &[]) };
     let ran = launched.and_then(|()| wait_for(&stream));
     if ran.is_err() {
-        // A faulted context cannot release anything; the end of the process does.
+        // A context cannot release anything after a fault; the end of the process does.
         stuck_gpu::leak((stream, memory, kernel));
     }
     ran
 }
 
-/// Polls with pauses, because `cuStreamSynchronize` may keep a processor busy.
+/// Polls with pauses, because `cuStreamSynchronize` may keep a CPU core busy.
 fn wait_for(stream: &Stream) -> Result<()> {
     while !stream.is_idle()? {
         std::thread::sleep(Duration::from_micros(200));

@@ -1,7 +1,7 @@
 //! Tries dangerous work in a child process first: reloaded kernels, and memory from clients.
 //!
 //! A fault makes CUDA unusable in its process, and a kernel that never ends cannot be stopped. A descriptor
-//! that Vulkan refuses may make every later import of the process fail ([`vulkan_cuda::cuda_memory`]). So the
+//! that Vulkan refuses may make every later import in the process fail ([`vulkan_cuda::cuda_memory`]). So the
 //! renderer starts its own program again (`wavefield try-kernel`, `wavefield try-import`), and the damage
 //! ends with that process. `kernel` and `import` each contain both sides of their trial.
 //!
@@ -15,13 +15,13 @@
 //! | exit code | 0 after success, 1 after a failure |
 //! | environment | the renderer's, so that both see the same libraries and devices |
 //!
-//! The child inherits nothing else. It ends with the thread that waits for it.
+//! The child inherits nothing else. It is killed when the thread that waits for it ends.
 
 mod child;
 mod import;
 mod kernel;
 
-/// This program, even if its file was replaced or deleted.
+/// The path of this program. It stays valid even if the file is replaced or deleted.
 pub const THIS_PROGRAM: &str = "/proc/self/exe";
 
 pub use child::end_with_parent;

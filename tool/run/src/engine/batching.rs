@@ -11,9 +11,9 @@ use super::FrameTiming;
 pub enum Batching {
     /// Always this number, or the ring's depth if that is smaller.
     Fixed(u32),
-    /// The smallest number that keeps the hand-off below a twentieth of a frame, up to the ring's depth.
+    /// The smallest number that keeps the hand-off's cost below 5 % of a frame, up to the ring's depth.
     Auto {
-        /// The most delay that a batch may add before a change shows. Outranks the hand-off's cost.
+        /// The maximum delay that a batch may add until a change is visible. Overrides the hand-off's cost.
         latency: Duration,
     },
 }
@@ -29,11 +29,11 @@ impl Default for Batching {
     }
 }
 
-/// The largest part of a frame that the hand-off may take.
+/// The largest fraction of a frame's time that the hand-off may take.
 const SHARE: f64 = 0.05;
-/// The limit for choosing a smaller batch. Below [`SHARE`], so that the choice does not waver.
+/// The limit for choosing a smaller batch. Below [`SHARE`], so that the choice does not oscillate.
 const SHARE_TO_SHRINK: f64 = 0.04;
-/// The longest plausible time of the switches, in seconds. If more of a frame is unexplained, the frame waits
+/// The longest plausible time of a batch's switches, in seconds. If more time is unexplained, the frames wait
 /// for something else, such as the display.
 const PLAUSIBLE: f64 = 1e-3;
 /// Two measurements agree if they differ by less than this fraction.
@@ -42,20 +42,20 @@ const STEADY: f64 = 0.1;
 const FRAMES: usize = 16;
 const MOST: usize = FRAMES + MAX_DEPTH as usize;
 
-/// Chooses the batch from measured frame times, and keeps adjusting it.
+/// Chooses the batch size from measured frame times, and keeps adjusting it.
 ///
-/// A frame takes the time of its kernel k, of its draw d, and of its part of the switches S that the GPU
-/// makes once per batch of B frames: k + d + S / B. Kernel and draw are measured. A switch to CUDA during a
-/// draw makes that draw seem longer, but in batches of two or more at least half of the draws are
-/// undisturbed, so the lower quartile is d. The rest of the frame is S / B.
+/// A frame takes the time k + d + S / B: its kernel k, its draw d, and its share of the switches S that the
+/// GPU makes once per batch of B frames. Kernel and draw are measured. A switch to CUDA during a draw makes
+/// that draw seem longer, but in batches of two or more at least half of the draws are undisturbed, so the
+/// lower quartile is d. The rest of the frame is S / B.
 pub(super) struct AutoBatch {
     /// The ring's depth.
     longest: usize,
     latency: Duration,
     pub(super) batch: usize,
-    /// S in seconds, once a batch of several frames has shown it.
+    /// S in seconds, measured in batches, or from the difference between single frames and batches of two.
     switches: Option<f64>,
-    /// The seconds of a frame that waited for something else, measured before S was known.
+    /// The frame time in seconds, in a batch with more than [`PLAUSIBLE`] unexplained while S was unknown.
     paced: Option<f64>,
     /// The first frame to which the last choice applies. Earlier frames are not measured.
     from: u64,
@@ -72,9 +72,9 @@ struct BatchSample {
     began: Option<f64>,
     /// The end of the last frame, on the same clock.
     ended: f64,
-    /// The sum of all frames' kernels, in seconds.
+    /// The sum of all kernel times, in seconds.
     kernels: f64,
-    /// Each frame's draw, in seconds.
+    /// Each frame's draw time, in seconds.
     draws: [f64; MOST],
 }
 
@@ -92,7 +92,7 @@ impl BatchSample {
 
 impl AutoBatch {
     pub(super) fn new(longest: usize, latency: Duration) -> Option<Self> {
-        // With a batch of two, the first measurement shows the switches.
+        // With a batch of two, the first measurement yields the switches' time.
         (longest > 1).then_some(Self {
             longest,
             latency,
@@ -107,7 +107,7 @@ impl AutoBatch {
         })
     }
 
-    /// Adds a drawn frame and returns the new batch if it changes. `next` is the next frame to produce.
+    /// Adds a finished frame. Returns the new batch size if it changes. `next` is the next frame to produce.
     pub(super) fn drawn(&mut self, timing: &FrameTiming, next: u64) -> Option<usize> {
         let (Some(kernel), Some(draw), Some(end)) = (timing.kernel, timing.draw, timing.end_ns) else {
             return None;
@@ -143,7 +143,7 @@ impl AutoBatch {
         // The last frame of a batch of B is filled B - 1 frames earlier than it would be alone.
         let most = if frame > 0.0 { (self.latency.as_secs_f64() / frame) as usize } else { 0 };
         let most = most.saturating_add(1);
-        // Two measurements must agree: one during which the draw's time changes is useless.
+        // Two measurements must agree: a measurement during which the draw time changes is useless.
         let steady = self.last.replace(frame).is_some_and(|last| (frame / last - 1.0).abs() < STEADY);
         let batch = if steady { self.fitting(frame, seen) } else { self.batch };
         batch.min(most)
@@ -157,20 +157,20 @@ impl AutoBatch {
             self.switches = Some(left);
         }
         let Some(switches) = self.switches else {
-            // Too much of the frame is left. If it waits for the display, for example, a batch would not make
-            // it shorter, but would delay the field. Or something else takes that time, such as the overlay.
             if self.batch > 1 {
+                // Too much time is unexplained. If frames wait, for example for the display, a batch does not
+                // shorten them but delays the field. Or something else takes the time, such as the overlay.
                 self.paced = Some(frame);
                 return 1;
             }
             let Some(paced) = self.paced else { return 2 };
-            // If it does not wait, a frame alone takes longer than in a batch of two, by half the switches.
+            // Unless frames wait, a single frame takes longer than in a batch of two, by half the switches.
             let switches = 2.0 * (frame - paced);
             if (SHARE * frame..=PLAUSIBLE).contains(&switches) {
                 self.switches = Some(switches);
                 return 2;
             }
-            // Once the frame no longer waits, another measurement shows the switches.
+            // Once frames no longer wait, another measurement in batches of two yields the switches.
             return if frame < paced * (1.0 - STEADY) { 2 } else { 1 };
         };
         let work = (frame - switches / batch).max(0.0);

@@ -1,10 +1,10 @@
 //! A frame's commands and their submission. There are up to three command buffers: the producer's work before
-//! the draw, the draw, and what comes behind it (the overlay, a film's copy, a page's picture).
+//! the draw, the draw, and what comes after it (the overlay, a film's copy, a page's picture).
 //!
-//! Recording takes longer than all other CPU work for a frame, so each flight records its draw once and submits
-//! it again as long as it fits. Nothing in it differs from frame to frame: the camera is in a uniform buffer,
-//! and the values to wait for are in the submission. Two things are recorded for every frame: what comes behind
-//! the draw, and the work of a producer in the queue, whose arguments change.
+//! Recording takes longer than all other CPU work for a frame, so each flight records its draw once and
+//! submits it again as long as it is valid. The draw contains nothing that differs between frames: the camera
+//! is in a uniform buffer, and the values to wait for are in the submission. Two things are recorded for
+//! every frame: what comes after the draw, and the work of a producer in the queue, whose arguments change.
 
 use ash::vk;
 use smallvec::SmallVec;
@@ -17,18 +17,18 @@ use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Device, Flight, begin, end};
 use wavefield_handoff::producer::{Frame, FrameSync, Source};
 
-/// What commands were recorded for: source, picture, number of slices.
+/// The inputs that a draw was recorded for: source, picture, number of slices.
 type Recorded = (Source, Picture, usize);
 
 pub struct Recordings {
-    /// Per flight.
+    /// For each flight, the inputs of its recorded draw.
     pub(super) flights: Vec<Option<Recorded>>,
-    /// Counts recorded draws: one per flight, and again for another slot or picture.
+    /// The number of recorded draws: one per flight, and another one for each change of slot or picture.
     pub draws: u64,
 }
 
 impl Recordings {
-    /// Call this when an object in recorded commands is destroyed: a new one may get its handle.
+    /// Call this when an object that commands refer to is destroyed: a new object may get the same handle.
     pub fn forget(&mut self) {
         self.flights.fill(None);
     }
@@ -36,15 +36,15 @@ impl Recordings {
 
 #[derive(Default)]
 pub struct AfterDraw<'a> {
-    /// Records commands after the draw, in the same submission. The picture must stay in its final layout.
-    /// They need barriers: the draw ends in the stages `COLOR_ATTACHMENT_OUTPUT` and `ALL_TRANSFER`.
+    /// Records commands after the draw, in the same submission. They must leave the picture in its final
+    /// layout, and need barriers: the draw ends in the stages `COLOR_ATTACHMENT_OUTPUT` and `ALL_TRANSFER`.
     pub commands: Option<&'a mut dyn FnMut(vk::CommandBuffer) -> Result<()>>,
-    /// For a picture that is presented: signalled once it is drawn. The draw waits for [`Flight::acquired`].
+    /// For a picture to present: signalled once it is drawn. The draw then waits for [`Flight::acquired`].
     pub present: Option<vk::Semaphore>,
 }
 
 impl Drawer {
-    /// Records what earlier frames of this flight have not recorded already.
+    /// Records the commands that earlier frames of this flight have not recorded already.
     pub(super) fn record(
         &mut self,
         observers: &Observers,
@@ -105,7 +105,7 @@ impl Drawer {
     }
 }
 
-/// Records the producer's commands.
+/// Resets the flight's timestamps, and records the producer's commands that come before the draw.
 fn record_before(
     observers: &Observers,
     work: &Work,
@@ -153,7 +153,7 @@ impl Work {
         let Self { queue, pacer, producer, .. } = self;
         let semaphore = |raw, stage| vk::SemaphoreSubmitInfo::default().semaphore(raw).stage_mask(stage);
         let mut submit = |sync: FrameSync| {
-            // On the stack: a frame waits for at most two, and signals at most three.
+            // On the stack: a frame waits for at most two semaphores, and signals at most three.
             let (mut waits, mut signals) = (SemaphoreList::new(), SemaphoreList::new());
             if let Some(rendered) = present {
                 // Only writes to the picture wait for the window system; earlier work need not wait.
@@ -177,8 +177,8 @@ impl Work {
                 before.as_ref().map(|signal| vk::SubmitInfo2::default().signal_semaphore_infos(signal));
             let both = [before.unwrap_or_default(), batch];
             let batches = if before.is_some() { &both[..] } else { &both[1..] };
-            // SAFETY: the command buffers are recorded and not pending; `Drop` waits before anything named
-            // goes.
+            // SAFETY: the command buffers are recorded and not pending; `Drop` waits before anything that
+            // they use is destroyed.
             unsafe { queue.submit(batches) }
         };
         // SAFETY: one submission, with the commands of the frame that was produced last; none after an error.

@@ -1,4 +1,4 @@
-//! How a frame is drawn: the renderer, and where the picture is seen from.
+//! How a frame is drawn: the renderer, and the camera's view.
 
 use ash::vk;
 
@@ -17,7 +17,7 @@ pub struct Drawer {
 }
 
 impl Drawer {
-    /// For a texture, the array's size is that of the first level.
+    /// Returns the array to draw. For a texture, its size is that of the first level.
     pub fn array(&self) -> &DrawnArray {
         self.renderer.drawing().array()
     }
@@ -37,9 +37,9 @@ impl Drawer {
         self.renderer.extent()
     }
 
-    /// Returns what quantity the colour map shows, and the values at its ends; `None` without a colour map.
+    /// Returns the quantity that the colour map shows, and the values at its ends, if there is a colour map.
     pub fn legend(&self) -> Option<(&'static str, [f32; 2])> {
-        // A texture holds colours.
+        // A texture contains colours, so it needs no colour map.
         let shown = self.scene == Scene::Field && has_color_map(self.array());
         let name = match self.array().kind() {
             ArrayKind::Mesh => "w",

@@ -7,8 +7,7 @@ use wavefield_gpu::Result;
 use wavefield_gpu::cuda::KernelValues;
 use wavefield_handoff::producer::Producer;
 
-/// A producer outside the engine, with what draws it. It counts its own frames without gaps, even if others draw
-/// in between.
+/// A producer outside the engine. Its frame numbers have no gaps, even if other producers draw in between.
 pub struct ParkedProducer {
     producer: Box<dyn Producer>,
     next: u64,
@@ -27,9 +26,9 @@ impl ParkedProducer {
 }
 
 impl Engine {
-    /// Exchanges the producer from the next frame on; `other` becomes the old one. Waits for both APIs.
-    /// Fails if the old producer failed, or an API did not come to rest. Nothing is exchanged or dropped
-    /// then: dropping a CUDA object would wait for a running kernel.
+    /// Swaps the engine's producer with `other`, from the next frame on. Waits for both APIs. Fails if the
+    /// old producer failed, an API did not become idle, or the pipeline of `other` cannot be made. In that
+    /// case, nothing is swapped or dropped: dropping a CUDA object would wait for a running kernel.
     pub fn exchange(&mut self, other: &mut ParkedProducer) -> Result<()> {
         let Self { observers, drawer, work, .. } = self;
         observers.settle(work)?;
@@ -50,7 +49,7 @@ impl Engine {
         drawer.renderer.exchange(&mut other.drawing);
         std::mem::swap(&mut drawer.view, &mut other.view);
         work.producer.begin(&mut work.pacer);
-        // A wait that was given up has ended after all.
+        // Both APIs are idle, so earlier failures and abandoned waits are over.
         work.health = Health::Sound;
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Draws a frame: pace, produce, record, submit. The window and the headless run share this.
 //!
-//! [`Engine`] is the loop, and `commands` what it records and submits. It has three parts: [`Observers`] look at
-//! frames, the [`Drawer`] draws them, and [`Work`] has what both APIs still do, with every wait for that.
+//! [`Engine`] draws each frame; `commands` records and submits it. The engine has three parts: [`Observers`]
+//! watch frames, the [`Drawer`] draws them, and [`Work`] owns the pending work of both APIs and waits for it.
 
 mod batching;
 mod commands;
@@ -51,7 +51,7 @@ pub struct Engine {
     pub observers: Observers,
     pub drawer: Drawer,
     pub work: Work,
-    /// At least this many frames in flight have resources.
+    /// The minimum number of frames in flight that have resources.
     flights: usize,
 }
 
@@ -64,8 +64,8 @@ pub struct Moment {
 }
 
 impl Engine {
-    /// Makes the producer that `config` asks for, and a renderer for pictures of `format`. Has resources for
-    /// at least `flights` frames in flight, since later producers may need more.
+    /// Makes the producer that `config` asks for, and a renderer for pictures of `format`. Allocates
+    /// resources for at least `flights` frames in flight, because later producers may need more.
     pub fn new(
         mut queue: Queue,
         context: ContextThread,
@@ -102,12 +102,12 @@ impl Engine {
         })
     }
 
-    /// Obeys `stop`: once it is requested, no wait for a frame lasts longer than two seconds.
+    /// Sets the stop request to obey. Once it is made, no wait for a frame lasts longer than two seconds.
     pub fn set_stop(&mut self, stop: &Stop) {
         self.work.wait_limit.stop = stop.clone();
     }
 
-    /// Waits until a frame may begin, and returns its resources. It may still be skipped.
+    /// Waits until a frame may begin, and returns its resources. The frame may still be skipped.
     pub fn begin(&mut self) -> Result<Flight> {
         let Self { observers, work, .. } = self;
         let look = work.wait_limit.watch(work.producer.get(), work.queue.device(), work.pacer.slowest());
@@ -122,7 +122,7 @@ impl Engine {
         Ok(flight)
     }
 
-    /// Produces and draws one frame. It can no longer be skipped: the producer's signal is enqueued before
+    /// Produces and draws one frame, which can no longer be skipped: the producer's signal is enqueued before
     /// the submission that waits for it, so every signal that Vulkan waits for is certain to come. After an
     /// error the engine cannot draw again unless its producer is exchanged.
     pub fn draw(
@@ -148,7 +148,7 @@ impl Engine {
             work.drain()?;
             drawer.resize(picture.extent)?;
         }
-        // After the wait for earlier frames, which is not this frame's CPU time.
+        // Exclude the wait for earlier frames from this frame's CPU time.
         let began = Instant::now();
         let frame = Frame {
             index: work.next(),
@@ -174,12 +174,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the times of the last frame that had finished when this one began, if it is new.
+    /// Returns the times of the last frame that had finished when this frame began; `None` if none was new.
     pub fn finished(&self) -> Option<FrameTiming> {
         self.observers.times.last
     }
 
-    /// Returns the number of the next frame, which is how many were submitted so far.
+    /// Returns the number of the next frame, which equals the number of frames submitted so far.
     pub fn next_frame(&self) -> u64 {
         self.work.pacer.submitted()
     }
@@ -207,7 +207,8 @@ impl Engine {
         self.work.queue.device()
     }
 
-    /// Reads every slot back in a checked run, unless something failed. Waits for both APIs.
+    /// Returns the run's summary. Waits for both APIs unless the GPU is stuck. A checked run reads every slot
+    /// back, unless something failed or the producer was exchanged.
     pub fn summary(&mut self, times: FrameTimes, skipped: u64, failures: &mut Failures) -> RunSummary {
         let Self { observers, drawer, work, .. } = self;
         observers.collect_rest(work, failures);
@@ -243,8 +244,8 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // Once both APIs are idle, the fields go: CUDA's mappings, Vulkan's objects, their memory. If the GPU
-        // is stuck, what it may use stays, and CUDA's context too, whose release would wait.
+        // Once both APIs are idle, drop the fields: CUDA's mappings, Vulkan's objects, their memory. If the
+        // GPU is stuck, leak everything that it may use, and CUDA's context, whose release would wait.
         match self.work.quiesce() {
             // SAFETY: dropped only here, once; nothing uses it afterwards.
             true => unsafe { ManuallyDrop::drop(&mut self.work.producer.producer) },

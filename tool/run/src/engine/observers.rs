@@ -1,5 +1,5 @@
-//! Looks at frames, slots and times while frames are drawn: the check, traces, the lanes of a window, what is
-//! under the pointer.
+//! Watches frames, slots and times while frames are drawn: for the check, traces, the lanes of a window, and
+//! the element under the pointer.
 
 use vulkan_cuda::ownership::Owner;
 
@@ -16,7 +16,7 @@ use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::producer::{Producer, Source};
 
 pub struct Observers {
-    /// For `wavefield verify`.
+    /// For `wavefield verify` and `serve --verify`.
     pub(super) check: Option<Check>,
     /// For `--trace`.
     pub(super) recorder: Option<Recorder>,
@@ -47,8 +47,8 @@ impl Observers {
         check.into_iter().chain(recorders.map(|recorder| recorder as &mut dyn Observer)).chain(probe)
     }
 
-    /// Tells the observers of every finished frame before `end` that they do not know yet, in order. Returns
-    /// the times of the last. The GPU must have finished these frames.
+    /// Reports to the observers, in order, every frame before `end` that was not reported yet. Returns the
+    /// times of the last one. The GPU must have finished these frames.
     pub(super) fn collect_finished(
         &mut self,
         end: u64,
@@ -61,7 +61,7 @@ impl Observers {
             let Some(begun) = self.times.begun[flight].take() else { continue };
             let timestamps = self.times.timestamps.as_ref();
             let marks = timestamps.map_or(Ok(None), |timestamps| timestamps.read(flight));
-            // Even if its times cannot be read, the observers are told of the frame.
+            // Report the frame to the observers even if its times cannot be read.
             let known = marks.as_ref().ok().copied().flatten();
             let (timeline, cpu) = (producer.cuda_timeline(), (begun.at, begun.cpu));
             let finished = Finished { frame: begun.frame, flight, cpu, marks: known, timeline };
@@ -71,14 +71,14 @@ impl Observers {
         Ok(last)
     }
 
-    /// Like [`Work::finish`], and tells the observers of every frame.
+    /// Calls [`Work::finish`], then reports every frame to the observers.
     pub(super) fn settle(&mut self, work: &mut Work) -> Result<()> {
         work.finish()?;
         let collected = self.collect_finished(work.pacer.submitted(), work.producer.get());
         work.record_health(collected).map(drop)
     }
 
-    /// Looks at the frames in flight, after waiting for them. After a failure, looks only at finished ones.
+    /// Waits for the frames in flight, then reports them. After a failure, reports only finished frames.
     pub(super) fn collect_rest(&mut self, work: &mut Work, failures: &mut Failures) {
         let at_rest = match work.health {
             Health::Sound => {
@@ -95,7 +95,7 @@ impl Observers {
         let finished = work.pacer.finished().unwrap_or(0);
         for end in self.times.collected + 1..=finished {
             let collected = self.collect_finished(end, work.producer.get()).map(drop);
-            // Do not report what only follows from an earlier failure.
+            // Do not report a mere consequence of an earlier failure.
             if !work.has_failed() {
                 failures.catch(collected);
             }
@@ -121,7 +121,7 @@ impl Observers {
         self.traced.take()
     }
 
-    /// Keeps the trace with the settings of its frames. Returns false if no trace is on.
+    /// Ends the trace and keeps it, with the settings of its frames. Returns false if no trace is on.
     pub(super) fn cut_trace(&mut self, work: &Work, drawer: &Drawer) -> bool {
         let Some(recorder) = self.recorder.take() else { return false };
         let profile = work.producer.profile();
@@ -147,7 +147,7 @@ impl Observers {
         }
     }
 
-    /// Starts to find what is at this pixel; `None` stops that. Returns whether both APIs came to rest.
+    /// Starts finding the element at this pixel; `None` stops that. Returns whether it waited for both APIs.
     pub fn point(
         &mut self,
         work: &mut Work,
@@ -180,7 +180,7 @@ impl Observers {
     fn set_probe(&mut self, work: &mut Work, drawer: &mut Drawer, probe: Option<Probe>) -> Result<()> {
         self.settle(work)?;
         self.probe = probe;
-        // The number of shaders that read the slots has changed.
+        // The set of shaders that read the slots has changed.
         drawer.recordings.forget();
         Ok(())
     }
@@ -196,7 +196,7 @@ impl Observers {
         check.checker.blank(&mut work.queue, slots, owner)
     }
 
-    /// Returns `None` in an unchecked run. After [`super::Engine::summary`] it covers every frame.
+    /// Returns `None` in an unchecked run. After [`super::Engine::summary`] the tally covers every frame.
     pub fn tally(&self) -> Option<Tally> {
         self.check.as_ref().map(|check| check.tally)
     }

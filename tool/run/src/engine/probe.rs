@@ -1,4 +1,4 @@
-//! Finds the vertex or pixel under the pointer. The GPU reads it after the draw, the CPU after the frame.
+//! Finds the vertex or pixel under the pointer. The GPU copies it after the draw; the CPU reads it later.
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -28,7 +28,7 @@ pub(super) enum Aim {
 }
 
 impl Aim {
-    /// Finds what may be under a point of a picture, both in pixels; `None` if that is nothing.
+    /// Returns the elements that may be under `at`, in pixels of the picture; `None` if there are none.
     pub(super) fn new(
         array: &DrawnArray,
         camera: &Camera,
@@ -57,7 +57,7 @@ impl Aim {
         }
     }
 
-    /// Returns the element that was hit. `bytes` has 16 for each of [`Aim::places`].
+    /// Returns the element that was hit. `bytes` holds 16 bytes for each of [`Aim::places`].
     fn found(&self, array: &DrawnArray, bytes: &[u8]) -> Option<FoundElement> {
         match *self {
             Self::Mesh(trail) => {
@@ -95,11 +95,11 @@ fn first_byte(array: &DrawnArray, (col, row): (u32, u32)) -> u64 {
 
 pub(super) struct Probe {
     pipeline: ComputePipeline,
-    /// Per flight, the first word of each element to read.
+    /// Per flight, the index of the first word of each element to read.
     indices: Vec<Buffer>,
     /// Per flight, four words of each element.
     values: Vec<Buffer>,
-    /// Per flight, what the GPU reads.
+    /// Per flight, the aim whose elements the GPU reads.
     asked: Vec<Option<Aim>>,
     aim: Option<Aim>,
     pub(super) found: Option<FoundElement>,
@@ -108,7 +108,7 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// The `flights` frames in flight have slots that are storage buffers with this array.
+    /// Makes a probe for slots that are storage buffers with this array, and for `flights` frames in flight.
     pub(super) fn new(device: &Device, array: DrawnArray, flights: usize) -> Result<Self> {
         let usage = vk::BufferUsageFlags::STORAGE_BUFFER;
         let make = |label, each: usize, location| {
@@ -147,7 +147,7 @@ impl Observer for Probe {
         let Some(aim) = &self.aim else { return Ok(()) };
         let bytes = self.indices[flight].bytes_mut()?;
         for (place, at) in bytes.chunks_exact_mut(size_of::<u32>()).zip(aim.places()) {
-            // An array has less than 2^31 words.
+            // An array has fewer than 2^31 words.
             place.copy_from_slice(&((first_byte(&self.array, at) / 4) as u32).to_ne_bytes());
         }
         Ok(())

@@ -8,14 +8,14 @@ use wavefield_gpu::{cuda::KernelValues, vulkan::Pacer};
 use wavefield_handoff::producer::{Frame, Produced, Producer, Profile};
 
 pub struct ProducerState {
-    // `Engine`'s `Drop` drops it, and only once it is no longer in use.
+    // `Engine`'s `Drop` drops this, and only once it is no longer in use.
     pub(super) producer: ManuallyDrop<Box<dyn Producer>>,
     pub parameters: KernelValues,
     pub(super) batching: Batching,
     pub(super) auto: Option<AutoBatch>,
     /// A frame's number minus the producer's own number for it.
     pub(super) first: u64,
-    /// Frames filled, or being filled, counted from `first`.
+    /// The number of frames filled, or being filled, counted from `first`.
     pub(super) filled: u64,
     /// How often the producer made the CPU wait.
     pub(super) waits: u64,
@@ -25,7 +25,7 @@ pub struct ProducerState {
 pub enum SlotNow {
     /// No frame has reached it yet.
     New,
-    /// This frame was drawn; the producer may use the slot.
+    /// This frame's draw has finished; the producer may use the slot.
     Drawn(u64),
     /// This frame is being drawn, or CUDA still fills it.
     AtWork(u64),
@@ -104,7 +104,7 @@ impl Work {
     }
 }
 
-/// `drawn`, `submitted` and `filled` count frames.
+/// Returns the state of one of `slots` slots. `drawn`, `submitted` and `filled` count frames.
 fn slot_now(slot: u64, slots: u64, drawn: u64, submitted: u64, filled: u64) -> SlotNow {
     let end = filled.max(submitted);
     let Some(rounds) = end.checked_sub(slot + 1) else { return SlotNow::New };

@@ -1,4 +1,4 @@
-//! Draws pictures for clients, in submissions of their own. Every wait for the engine's frames covers them.
+//! Draws clients' pictures in separate submissions. Only `Work::drain`, `finish` and `quiesce` wait for them.
 
 use ash::vk;
 use vulkan_cuda::ownership::{Access, Owner};
@@ -19,7 +19,7 @@ pub(super) struct SideViews {
     pub(super) views: Views,
 }
 
-/// A slot and a buffer, each with its owner between Vulkan's uses.
+/// The slot to draw and the buffer to draw into, each with its owner between Vulkan's uses.
 #[derive(Clone, Copy)]
 pub struct FromTo {
     pub source: (Source, Owner),
@@ -28,11 +28,12 @@ pub struct FromTo {
 
 impl Engine {
     /// Draws pictures of a slot into a buffer, then signals `signal`. Waits if too many are in flight, and
-    /// for the first of a size. After an error, nothing was submitted, and nothing is signalled.
+    /// before the first picture of a new size. After an error, nothing is submitted or signalled.
     ///
     /// # Safety
-    /// The slot holds the array of the engine's present producer. The buffer has room for `wanted` and the
-    /// usage `TRANSFER_DST`. Until [`Work::drain`](super::Work::drain) both live, and nothing writes or uses them.
+    /// The slot holds the array of the engine's current producer. The buffer has room for `wanted` and the
+    /// usage `TRANSFER_DST`. Until [`Work::drain`](super::Work::drain) both stay alive, nothing writes to the
+    /// slot, and nothing uses the buffer.
     pub unsafe fn render_views(
         &mut self,
         wanted: &Wanted<'_>,
@@ -84,7 +85,7 @@ impl Engine {
         let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(flight.draw)];
         let batch =
             vk::SubmitInfo2::default().command_buffer_infos(&commands).signal_semaphore_infos(&signals);
-        // SAFETY: recorded and not pending; what it names lives until a wait of the engine, as promised.
+        // SAFETY: recorded and not pending; what it uses stays alive until `Work::drain`, as promised.
         unsafe { queue.submit(&[batch]) }?;
         pacer.end();
         Ok(())

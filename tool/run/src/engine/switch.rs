@@ -1,4 +1,4 @@
-//! What the settings of a run make, and how they change between two frames.
+//! Makes the objects for a run's settings, and changes the settings between two frames.
 
 use ash::vk;
 
@@ -25,7 +25,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// Has resources for at least `flights` frames in flight. Waits for the queue.
+    /// Allocates resources for at least `flights` frames in flight. Waits for the queue.
     pub(super) fn make(
         queue: &mut Queue,
         context: Option<&Cuda>,
@@ -57,9 +57,9 @@ impl Setup {
 }
 
 impl Engine {
-    /// Changes the settings from the next frame on: all except the device and the window. Waits for both
-    /// APIs; frames in flight are drawn first. Old and new objects need memory at the same time. An error
-    /// changes nothing, and the engine can go on unless [`Work::has_failed`](super::Work::has_failed).
+    /// Changes all settings except the device and the window, from the next frame on. Waits for both APIs,
+    /// and so for the frames in flight. Old and new objects need memory at the same time. An error changes
+    /// nothing, and the engine can continue unless [`Work::has_failed`](super::Work::has_failed).
     pub fn switch(&mut self, choice: &Choice, config: &Config) -> Result<()> {
         let cuda = choice.twin.clone().filter(|_| config.producer.may_use_cuda());
         let choice = Choice { cuda, ..choice.clone() };
@@ -96,7 +96,7 @@ impl Engine {
         // Both APIs are at rest, so the old producer is not in use.
         *work.producer.producer = producer;
         (work.producer.first, work.producer.filled) = (work.pacer.submitted(), 0);
-        // Their clocks and slots are the old producer's.
+        // These use the old producer's clocks and slots.
         (observers.watched, observers.probe) = (None, None);
         (work.producer.batching, drawer.scene) = (config.batch, config.scene);
         drawer.view = FieldView { camera: drawer.view.camera, ..FieldView::of(drawer.array()) };

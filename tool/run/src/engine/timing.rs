@@ -25,11 +25,11 @@ pub(super) const END: usize = 2;
 
 pub(super) struct FrameTimer {
     pub(super) timestamps: Option<Timestamps<3>>,
-    /// Finished frames that [`Observers::collect_finished`](super::Observers::collect_finished) has passed.
+    /// How many frames [`Observers::collect_finished`](super::Observers::collect_finished) has passed.
     pub(super) collected: u64,
     /// `None` if no new frame had finished when the current one began.
     pub(super) last: Option<FrameTiming>,
-    /// Per flight, until taken.
+    /// Each flight's frame, until it is collected.
     pub(super) begun: Vec<Option<Begun>>,
 }
 

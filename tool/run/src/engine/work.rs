@@ -12,10 +12,10 @@ use wavefield_gpu::vulkan::{Device, Pacer, Queue};
 use wavefield_gpu::{Error, Result, report};
 use wavefield_handoff::producer::Producer;
 
-/// How long `quiesce` waits once the producer has failed. A failed producer signals the timelines that Vulkan
-/// waits for, so frames end; but nothing can signal a binary semaphore in CUDA's place.
+/// How long `quiesce` waits for a frame once the producer has failed. A failed producer signals the timelines
+/// that Vulkan waits for, so frames end, but nothing can signal a binary semaphore in CUDA's place.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(3);
-/// The longest wait after a stop was requested.
+/// The longest wait for a frame after a stop request.
 const STOPPING: Duration = Duration::from_secs(2);
 
 pub struct Work {
@@ -37,12 +37,12 @@ pub(super) enum Health {
     Sound,
     /// The error was returned or printed.
     Failed,
-    /// A wait was given up: do not wait again.
+    /// A wait was given up. Dropping does not wait; a later [`Work::finish`] that succeeds ends this state.
     Stuck,
 }
 
 impl Work {
-    /// Worsens the health after a failure.
+    /// Updates the health if `outcome` is a failure.
     pub(super) fn record_health<T>(&mut self, outcome: Result<T>) -> Result<T> {
         let seen = match &outcome {
             Ok(_) => Health::Sound,
@@ -53,7 +53,7 @@ impl Work {
         outcome
     }
 
-    /// Returns the producer's own number of the next frame.
+    /// Returns the producer's own number for the next frame.
     pub(super) fn next(&self) -> u64 {
         self.pacer.submitted() - self.producer.first
     }
@@ -62,12 +62,12 @@ impl Work {
         self.health != Health::Sound
     }
 
-    /// Returns how many frames are drawn.
+    /// Returns how many frames the GPU has finished.
     pub fn drawn(&self) -> Result<u64> {
         self.pacer.finished()
     }
 
-    /// Returns how much the GPU has finished, and how much was submitted: frames, and pictures beside them.
+    /// Returns how many frames and side views the GPU has finished, and how many were submitted.
     pub fn progress(&self) -> Result<(u64, u64)> {
         let (mut finished, mut submitted) = (0, 0);
         for pacer in [&self.pacer].into_iter().chain(self.side_views.as_ref().map(|side| &side.pacer)) {
@@ -77,12 +77,12 @@ impl Work {
         Ok((finished, submitted))
     }
 
-    /// Counts the CPU's waits for the GPU, for pacing or the hand-off.
+    /// Returns how often the CPU waited for the GPU, for pacing or the hand-off, but not for side views.
     pub fn blocking_waits(&self) -> u64 {
         self.pacer.blocking_waits() + self.producer.waits
     }
 
-    /// Waits until every submitted frame is drawn, and every picture beside them.
+    /// Waits until the GPU has finished every submitted frame and side view.
     pub fn drain(&mut self) -> Result<()> {
         self.wait_drawn(self.pacer.submitted())?;
         let Some(SideViews { pacer, .. }) = &mut self.side_views else { return Ok(()) };
@@ -91,14 +91,14 @@ impl Work {
         self.record_health(drawn)
     }
 
-    /// Waits until the first `frames` frames are drawn. They must be submitted.
+    /// Waits until the GPU has finished the first `frames` frames. They must be submitted.
     pub fn wait_drawn(&mut self, frames: u64) -> Result<()> {
         let look = self.wait_limit.watch(self.producer.get(), self.queue.device(), self.pacer.slowest());
         let drawn = self.pacer.wait_for(frames, look);
         self.record_health(drawn)
     }
 
-    /// Waits until every frame is drawn and the producer is idle.
+    /// Waits until the GPU has finished every frame and side view, and the producer is idle.
     pub fn finish(&mut self) -> Result<()> {
         self.drain()?;
         let idle = self.producer_idle();
@@ -108,7 +108,7 @@ impl Work {
         Ok(())
     }
 
-    /// Waits for everything that the producer has enqueued, frames filled ahead included.
+    /// Waits for everything that the producer has enqueued, including frames filled ahead.
     fn producer_idle(&self) -> Result<()> {
         let look = self.wait_limit.watch(self.producer.get(), self.queue.device(), self.pacer.slowest());
         let began = Instant::now();
@@ -119,12 +119,12 @@ impl Work {
         Ok(())
     }
 
-    /// Brings both APIs to rest, so that everything can be dropped. Returns false if the GPU may never stop.
+    /// Waits until both APIs are idle, so that everything can be dropped. Returns false if the GPU is stuck.
     pub fn quiesce(&mut self) -> bool {
         if self.health == Health::Stuck {
             return false;
         }
-        // After a failure of the producer, release every waiter: what it enqueued will not run.
+        // Once the producer has failed, what it enqueued will not run: release every waiter.
         let patience = self.wait_limit.limit(self.pacer.slowest());
         let (producer, health) = (&mut self.producer.producer, &mut self.health);
         let mut let_go = || {
@@ -152,7 +152,7 @@ impl Work {
         if drained.is_ok()
             && let Err(error) = self.queue.wait_presented()
         {
-            // All submitted work is done nevertheless.
+            // All submitted work has finished nevertheless.
             self.health.report(&error);
         }
         let vulkan = match drained {
@@ -173,7 +173,7 @@ impl Work {
 }
 
 impl Health {
-    /// Prints a failure at the end of a run, unless the run has failed before: then the user already knows.
+    /// Prints a failure at the end of a run, unless an earlier failure was already reported.
     fn report(&mut self, error: &Error) {
         if *self == Self::Sound {
             *self = Self::Failed;
@@ -186,7 +186,7 @@ pub(super) struct WaitLimit {
     pub(super) timeout: Duration,
     /// Whether the CPU alone fills and draws; a large frame may then take longer than `timeout`.
     pub(super) software: bool,
-    /// Once a stop is requested, no wait lasts longer than [`STOPPING`].
+    /// Once a stop is requested, no wait for a frame lasts longer than [`STOPPING`].
     pub(super) stop: Stop,
 }
 
@@ -200,7 +200,7 @@ impl WaitLimit {
         }
     }
 
-    /// Returns how long to wait for a frame. `slowest` is the longest wait so far.
+    /// Returns how long to wait for a frame. `slowest` is the longest wait for a frame so far.
     pub(super) fn limit(&self, slowest: Option<Duration>) -> Duration {
         match (self.software, slowest) {
             (false, _) => self.timeout,
@@ -209,8 +209,8 @@ impl WaitLimit {
         }
     }
 
-    /// Returns what to call during a wait, with its duration so far. It fails with the producer, or once
-    /// the wait exceeds the limit or, after a stop request, [`STOPPING`].
+    /// Returns a function to call during a wait, with the time since a frame last finished. It fails if the
+    /// producer has failed, or once the time exceeds the limit: after a stop request, at most [`STOPPING`].
     pub(super) fn watch<'a>(
         &'a self,
         producer: &'a dyn Producer,

@@ -5,16 +5,15 @@ use ash::vk;
 use wavefield_gpu::Result;
 use wavefield_handoff::producer::{CudaTimeline, Frame, Produced, Source};
 
-/// Watches frames without drawing them, like [`crate::watch::verify`] and [`crate::watch::trace`]. It hears
-/// of each frame when it is produced, submitted and finished by the GPU. A frame whose producer fails never
-/// finishes.
+/// Watches frames without drawing them, like [`crate::watch::verify`] and [`crate::watch::trace`]. If a
+/// frame's producer fails, [`Observer::finished`] is never called for that frame.
 pub trait Observer {
-    /// Comes before anything is recorded. The GPU has finished with the flight.
+    /// Called before anything is recorded for the frame. The GPU has finished with the flight.
     fn produced(&mut self, _flight: usize, _produced: &Produced) -> Result<()> {
         Ok(())
     }
 
-    /// Records commands. Later frames may submit them too, so they must not depend on the frame.
+    /// Records commands. Later frames may submit them again, so they must not depend on the frame.
     ///
     /// # Safety
     /// `commands` is recording, inside a render pass for [`At::Slice`] and outside one otherwise. The GPU has
@@ -25,8 +24,8 @@ pub trait Observer {
 
     fn finished(&mut self, frame: &Finished<'_>) -> Result<()>;
 
-    /// Returns how many slices the draw is cut into, to record commands after each; 0 leaves it whole. There
-    /// may be more, for another observer. A change makes the engine record the commands again.
+    /// Returns the number of slices to cut the draw into, to record commands after each; 0 leaves it whole.
+    /// Another observer may ask for more. If the number changes, the engine records the commands again.
     fn slices(&self) -> usize {
         0
     }
@@ -44,10 +43,10 @@ pub enum At {
 pub struct Finished<'a> {
     pub frame: u64,
     pub flight: usize,
-    /// When the CPU began the frame, and how long it worked on it, waits for the hand-off excluded.
+    /// When the CPU began the frame, and how long it worked on it, excluding waits for the hand-off.
     pub cpu: (Instant, Duration),
     /// Frame start, draw start and draw end, in nanoseconds of the GPU's clock. `None` without timestamps.
     pub marks: Option<[f64; 3]>,
-    /// Has the kernel's times; `None` if CUDA does not fill the frame.
+    /// The source of the kernel's times; `None` if CUDA does not fill the frame.
     pub timeline: Option<&'a CudaTimeline>,
 }

@@ -4,15 +4,15 @@ use super::figures::{by_grid, figure, grid};
 use super::record::{Cell, Report};
 use super::strategy::Strategy;
 
-/// A hand-off this little slower counts as fast as the fastest. `--batch auto` allows itself the same; a
-/// smaller gain is not worth the latency of a deeper ring.
+/// A hand-off that is slower by at most this share is as good as the fastest. `--batch auto` accepts the
+/// same share: a smaller gain is not worth the latency of a deeper ring.
 const WORTH: f64 = 0.05;
 
-/// Names the simplest hand-off that is about as fast as the fastest on every grid, or else the one that is
-/// never far behind. Simplest means the smallest ring, and so the lowest latency, then the smallest batch.
+/// Names the simplest hand-off that is about as fast as the fastest on every grid, or else the hand-off with
+/// the best worst case. The simplest has the smallest ring, for the lowest latency, then the smallest batch.
 ///
-/// Ignores noisy cells and `inline`, which is experimental. Returns `None` without a choice: without CUDA,
-/// with a single hand-off, or after a stopped run, whose cells were not measured equally long.
+/// Ignores noisy cells and `inline`, which is experimental. Returns `None` if there is no choice: without
+/// CUDA, with a single hand-off, or after a stopped run, whose cells were not measured equally long.
 pub(super) fn advice(report: &Report) -> Option<String> {
     let measured = |mean: f64| mean.is_finite() && mean > 0.0;
     let quiet = |cell: &&Cell| !cell.noisy && measured(cell.frame_us.mean) && options(cell).is_some();
@@ -48,7 +48,7 @@ pub(super) fn advice(report: &Report) -> Option<String> {
     Some(format!("Use `{}` here: {takes} {}.", options(chosen[0])?, costs.join(", ")))
 }
 
-/// Returns the options that select a cell, unless it needs consent to a risk. Spells out defaults.
+/// Returns the options that select a cell, including defaults; `None` for `inline` and the baselines.
 fn options(cell: &Cell) -> Option<String> {
     let Cell { ring, batch, strategy, .. } = cell;
     match Strategy::from_str(strategy, false).ok()? {

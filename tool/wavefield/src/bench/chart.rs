@@ -7,7 +7,7 @@ use wavefield_gpu::svg;
 
 type ChartField<'a> = ([u32; 2], Vec<&'a Cell>);
 
-// In pixels: the names, a field's column, its two bars when full, a row, and the space above and below.
+// Sizes in pixels: the names, a field's column, its two bars at full length, a row, the top and the bottom.
 const NAMES: f64 = 196.0;
 const COLUMN: f64 = 254.0;
 const COST: f64 = 96.0;
@@ -20,7 +20,7 @@ pub(super) fn all(report: &Report) -> Markup {
     chart(report, &by_grid(&report.cells))
 }
 
-/// Draws a picture for each field that has a hand-off: narrow enough for a small screen.
+/// Draws a chart for each field that has a hand-off, narrow enough for a small screen.
 pub(super) fn each(report: &Report) -> Vec<Markup> {
     let fields = by_grid(&report.cells);
     fields.chunks(1).filter(|field| !rows(field).is_empty()).map(|field| chart(report, field)).collect()
@@ -96,7 +96,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// Returns a cell for each row. A hand-off and batch has up to two: the smallest and the default ring.
+/// Returns a cell for each row. A hand-off and batch has up to two rows: the smallest and the default ring.
 fn rows<'a>(fields: &[ChartField<'a>]) -> Vec<&'a Cell> {
     let cells = || fields.iter().flat_map(|(_, cells)| cells).copied();
     let default = vulkan_cuda::Ring::default().depth() as u32;
@@ -114,7 +114,7 @@ fn rows<'a>(fields: &[ChartField<'a>]) -> Vec<&'a Cell> {
     rows
 }
 
-/// `auto` chooses another ring for each field.
+/// Returns whether two cells belong in the same row. `auto` may choose a different ring for each field.
 fn alike(a: &Cell, b: &Cell) -> bool {
     a.strategy == b.strategy && (is_auto(a) || (a.ring, a.batch) == (b.ring, b.batch))
 }

@@ -10,8 +10,8 @@ use super::record::{Cell, Report};
 use super::stats::{NOISY_SPREAD, Ratio, ratio};
 use wavefield_gpu::{Error, Result, report::word};
 
-/// A change this small counts as the same even if the interval excludes 1. Runs of one program on one machine
-/// differ by as much: clocks, memory layout and neighbours differ, which no interval within a run sees.
+/// A change of at most this share is neither slower nor faster, even if the interval excludes 1. Runs of one
+/// program differ by as much in clocks, memory layout and other load, which no interval within a run shows.
 pub(super) const SAME_WITHIN: f64 = 0.02;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,13 +27,13 @@ pub enum CompareVerdict {
     Slower,
     Faster,
     Same,
-    /// The rounds lie too far apart, or are too few, to tell.
+    /// The rounds differ too much, or are too few, to tell.
     Noisy,
 }
 
 #[derive(Clone, Debug)]
 pub struct Compared {
-    /// As the first new run measured it.
+    /// The cell as measured by the first new run.
     pub cell: Cell,
     pub old_us: f64,
     pub new_us: f64,
@@ -50,14 +50,14 @@ pub struct Comparison {
     notes: Vec<String>,
     /// In the order of the first new run, grid by grid.
     pub cells: Vec<Compared>,
-    /// Cells that are not in every run. Not compared: with fewer runs a cell would look more certain than it
-    /// is, and runs that took turns would no longer do so.
+    /// Cells that are not in every run. They are not compared: with fewer runs a cell would look more certain
+    /// than it is, and old and new runs that were measured alternately would no longer alternate.
     pub left_out: Vec<String>,
     fail_above: Option<f64>,
 }
 
 impl Comparison {
-    /// Whether a cell exceeds the factor, or none could be judged: a check of nothing has not passed.
+    /// Returns whether a cell exceeds the factor or no cell could be judged: an empty check does not pass.
     pub fn failed(&self) -> bool {
         self.fail_above.is_some() && (self.cells.iter().any(|cell| cell.failed) || self.judged() == 0)
     }
@@ -153,7 +153,7 @@ const APART: [Property; 6] = [
     ("samples per pixel", |run| run.settings.samples.to_string()),
 ];
 
-/// These may explain a difference but do not forbid the comparison.
+/// Properties that may explain a difference, but do not prevent the comparison.
 const NOTED: [Property; 7] = [
     ("CUDA", |run| run.machine.cuda.clone().unwrap_or_else(|| "none".into())),
     ("Vulkan", |run| run.machine.vulkan.clone()),

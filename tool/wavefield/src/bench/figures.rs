@@ -3,7 +3,7 @@ use super::strategy::Strategy;
 
 pub(super) const NOTHING: &str = "-";
 
-/// Formats four digits, or as many as the whole part has: 0.123, 12.34, 123.4, 12345.
+/// Formats a value with four digits, or as many as its integer part has: 0.123, 12.34, 123.4, 12345.
 pub(super) fn figure(value: f64) -> String {
     let size = value.abs();
     let text = match size {
@@ -41,7 +41,7 @@ pub(super) fn moment(seconds: u64) -> String {
     time.map_or_else(|| format!("{seconds} s after 1970"), |time| time.to_string())
 }
 
-/// Replaces control characters, which could move a terminal's cursor: a report may come from anywhere.
+/// Replaces control characters, which could move a terminal's cursor: a report may not be trustworthy.
 pub(super) fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
@@ -77,7 +77,7 @@ pub(super) fn machine(report: &Report) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Says what to know before reading a figure: what the machine cannot answer, and what is wrong with the run.
+/// Returns warnings for the reader: what the machine cannot measure, and what is wrong with the run.
 pub(super) fn limits(report: &Report) -> String {
     let Report { machine, cells, skipped, .. } = report;
     let mut words = Vec::new();
@@ -130,7 +130,7 @@ pub(super) fn by_grid(cells: &[Cell]) -> Vec<([u32; 2], Vec<&Cell>)> {
     grids
 }
 
-/// Formats rows as lines, in columns two spaces apart. The first is aligned left, the others right.
+/// Formats rows as lines, in columns two spaces apart. The first column is aligned left, all others right.
 pub(super) fn align<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
     let widths: [usize; N] =
         std::array::from_fn(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0));

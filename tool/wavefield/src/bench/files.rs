@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::record::{Report, SCHEMA};
 use wavefield_gpu::{Error, Result, input_file};
 
-/// In bytes, many times what the longest benchmark writes.
+/// The maximum size of a file in bytes, many times what the longest benchmark writes.
 const MAX_RECORD: u64 = 64 << 20;
 
 pub fn read_json(path: &Path) -> Result<Report> {
@@ -20,7 +20,7 @@ fn parse(bytes: &[u8]) -> Result<Report, String> {
     if text.is_empty() {
         return Err("the file is empty; run the benchmark again with --json".into());
     }
-    // The parser does not report a cut inside a number as the end of the file.
+    // If the file is cut inside a number, the parser does not report the end of the file.
     let is_cut = text.starts_with(b"{") && !text.ends_with(b"}");
     let value: Value = serde_json::from_slice(bytes).map_err(|error| match error.is_eof() || is_cut {
         true => format!("the file is cut short ({error}); copy it again, or run the benchmark again"),

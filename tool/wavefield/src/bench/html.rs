@@ -1,4 +1,4 @@
-//! The report as one page without network or scripts. `maud` escapes all text, so no name becomes markup.
+//! The report as a page without network or scripts. `maud` escapes all text, so names cannot add markup.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::record::Report;
 use super::table::{COLUMNS, MEANING};
 use wavefield_gpu::{Result, output_file};
 
-/// Writes the page whole or not at all. A name that ends with `.svg` gives the chart alone.
+/// Writes the whole page or nothing. If the file name ends with `.svg`, writes only the chart.
 pub fn write_report(path: &Path, report: &Report) -> Result<()> {
     let text = match wavefield_gpu::svg::is_name_of(path) {
         true => chart::all(report).into_string() + "\n",

@@ -1,8 +1,8 @@
 //! How long a signal takes from one API to the other, and from each API to the CPU.
 //!
-//! Measures a ping-pong of two timelines without work in between. CUDA notes the time and signals. A Vulkan
-//! submission waits for that, notes the time and signals. CUDA waits for that and notes the time again. CUDA
-//! reads `%globaltimer`, Vulkan writes timestamps: one clock, if [`Latency::same_clock`].
+//! Measures a ping-pong of two timelines without work in between. CUDA records the time and signals. A
+//! Vulkan submission waits for that, records the time and signals. CUDA waits for that and records the time
+//! again. CUDA reads `%globaltimer`, Vulkan writes timestamps: one clock, if [`Latency::same_clock`].
 
 use std::ffi::c_void;
 use std::fmt;
@@ -31,8 +31,8 @@ pub struct Latency {
     pub machine: Machine,
     pub rounds: u64,
     pub round_trip_us: Distribution,
-    /// Whether every Vulkan time lay between the two CUDA times around it. If so, the error of comparing the
-    /// clocks is at most the shortest one-way time. If not, there are no one-way times.
+    /// Whether every Vulkan time is between the two CUDA times around it. If so, the error of comparing the
+    /// clocks is at most the shortest one-way time. If not, the one-way times are `None`.
     pub same_clock: bool,
     pub clock_violation_us: f64,
     pub cuda_to_vulkan_us: Option<Distribution>,
@@ -44,11 +44,11 @@ pub struct Latency {
 }
 
 const CHUNK: usize = 250;
-/// CPU round trips of each kind. They are few because some take 10 ms.
+/// The number of CPU round trips of each kind. It is small because some take 10 ms.
 const HOST_ROUNDS: usize = 300;
 
-/// Measures `rounds` ping-pongs, rounded up to whole chunks. After a stop, or a later failure, the result has
-/// what was measured before and is marked incomplete.
+/// Measures `rounds` ping-pongs, rounded up to whole chunks. After a stop or a failure, the result contains
+/// what was measured before and is marked incomplete. Fails if nothing was measured.
 pub fn measure_latency(
     rounds: usize,
     base: &Config,
@@ -87,7 +87,7 @@ pub fn measure_latency(
     let mut found = LatencySamples::default();
     let measured = bench.measure(rounds, stop, &mut found);
     let measured = measured.inspect_err(|_| {
-        // Each side may wait for a signal that the other side will never give.
+        // CUDA and Vulkan may each wait for a signal that the other will never send.
         stuck_gpu::leak(bench);
     });
     let LatencySamples { trips, mut enqueue_us, host_us } = found;
@@ -123,7 +123,7 @@ pub fn measure_latency(
     })
 }
 
-/// In nanoseconds of the GPU's clock.
+/// The times of a ping-pong, in nanoseconds of the GPU's clock.
 struct Trip {
     out: f64,
     there: f64,
@@ -131,7 +131,7 @@ struct Trip {
 }
 
 impl Trip {
-    /// Returns how far Vulkan's time lies outside CUDA's two; 0 or less if it lies between them.
+    /// Returns how far Vulkan's time is outside CUDA's two times; 0 or less if it is between them.
     fn violation(&self) -> f64 {
         (self.out - self.there).max(self.there - self.back)
     }
@@ -164,14 +164,14 @@ struct LatencyBench {
 #[derive(Default)]
 struct LatencySamples {
     trips: Vec<Trip>,
-    /// CPU time of CUDA's halves.
+    /// The CPU time to enqueue CUDA's half of each ping-pong.
     enqueue_us: Vec<f64>,
-    /// The CPU's round trips: through Vulkan, through CUDA, and with `cuStreamSynchronize`.
+    /// The times of CPU round trips: through Vulkan, through CUDA, and with `cuStreamSynchronize`.
     host_us: [Vec<f64>; 3],
 }
 
 impl LatencyBench {
-    /// After an error, the GPU may have work that never ends.
+    /// Measures into `found`. After an error, the GPU may have work that never ends.
     fn measure(&mut self, rounds: usize, stop: &Stop, found: &mut LatencySamples) -> Result<()> {
         self.chunk()?; // The warm-up.
         while found.trips.len() < rounds && !stop.requested() {
@@ -190,7 +190,7 @@ impl LatencyBench {
         self.stream.synchronize()
     }
 
-    /// Runs a chunk of ping-pongs and reads the times, with the CPU time of CUDA's halves.
+    /// Runs a chunk of ping-pongs. Returns their times, and the CPU times to enqueue CUDA's halves.
     fn chunk(&mut self) -> Result<(Vec<Trip>, Vec<f64>)> {
         let mut enqueue_us = Vec::with_capacity(CHUNK);
         for index in 0..CHUNK {
@@ -204,7 +204,7 @@ impl LatencyBench {
             }
             self.stamp(index * 2 + 1)?;
             enqueue_us.push(began.elapsed().as_secs_f64() * 1e6);
-            // CUDA's signal is enqueued before the submission that waits for it, as everywhere.
+            // As everywhere, CUDA's signal is enqueued before the submission that waits for it.
             self.submit(Some(self.commands[index]))?;
         }
         self.queue.wait_idle()?;
@@ -225,7 +225,7 @@ impl LatencyBench {
         unsafe { self.kernel.launch_with(&self.stream, 1, 1, &mut arguments) }
     }
 
-    /// Submits commands between `ping` and `pong`. Without commands, only signals.
+    /// Submits commands that wait for `ping` and signal `pong`. Without commands, only signals `pong`.
     fn submit(&mut self, commands: Option<vk::CommandBuffer>) -> Result<()> {
         let waits = [self.ping.vulkan_wait(self.value)];
         let signals = [self.pong.vulkan_signal(self.value)?];
@@ -235,7 +235,7 @@ impl LatencyBench {
             .wait_semaphore_infos(&waits[..buffers.iter().len()])
             .command_buffer_infos(buffers.as_slice())
             .signal_semaphore_infos(&signals);
-        // SAFETY: recorded and not pending; everything named lives until the queue is idle.
+        // SAFETY: the commands are recorded and not pending; all objects live until the queue is idle.
         unsafe { self.queue.submit(&[batch]) }
     }
 
@@ -264,7 +264,7 @@ impl LatencyBench {
         self.stream.synchronize().map(|()| true)
     }
 
-    /// Signals after a kernel, so that a wait cannot return at once.
+    /// Makes CUDA signal `ping` after a kernel, so that a wait cannot return at once.
     fn signal(&self) -> Result<()> {
         self.stamp(0)?;
         // SAFETY: as in `chunk`.

@@ -1,13 +1,13 @@
-//! The benchmark: measures what a hand-off costs, so that others can check it.
+//! The benchmark: measures the cost of each hand-off, so that others can verify it.
 //!
 //! [`choose`] chooses a device, [`plan`] lists the cells, and [`run`] measures them into a
 //! [`record::Report`], from which every output (table, JSON, page, comparison) is made.
 //!
-//! - `strategy`: what is compared; `runner`: measures it; `session`: what both sides of that share
+//! - `strategy`: the strategies to compare; `runner`: measures them; `session`: the input and the samples
 //! - `produce_only`, `latency`: other measurements
-//! - [`record`]: the results as data; `stats`: means and intervals; `figures`: how they are written
+//! - [`record`]: the results as data; `stats`: means and intervals; `figures`: formats them
 //! - `table`, `files`, `html`, `chart`, `advice`: the report as text, JSON and a page
-//! - `compare`: two reports beside each other
+//! - `compare`: compares old and new reports
 
 mod advice;
 mod chart;

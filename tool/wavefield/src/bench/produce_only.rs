@@ -1,4 +1,4 @@
-//! The baseline of the CUDA side: the kernel alone, into a ring of shared slots that nobody draws.
+//! The baseline of the CUDA side: the kernel alone, into a ring of shared slots that are never drawn.
 
 use std::time::Instant;
 
@@ -12,8 +12,8 @@ use wavefield_handoff::producer::{CudaTimeline, Frame, reads};
 use wavefield_handoff::{Destination, SceneKernels};
 use wavefield_run::Config;
 
-/// Launches between two waits: enough to keep the GPU busy, and fewer than the times that [`CudaTimeline`]
-/// keeps.
+/// The number of launches between two waits: enough to keep the GPU busy, and fewer than the number of
+/// times that [`CudaTimeline`] keeps.
 const CHUNK: u64 = 64;
 
 pub(super) fn measure<K: SceneKernels>(
@@ -78,7 +78,7 @@ fn measure_with<K: SceneKernels>(
             break;
         }
     }
-    // For comparison, `cuMemsetD32Async` on the same memory, right after the kernels.
+    // For comparison, measure `cuMemsetD32Async` on the same memory, right after the kernels.
     for repeat in 0..2 {
         for index in 0..CHUNK {
             let Resource::Buffer { bytes: Some((address, _)), .. } = slot_of(index).resource() else {

@@ -1,4 +1,4 @@
-//! The result of a benchmark run as data, from which every output is made.
+//! The result of a benchmark run as data, from which every output is generated.
 //!
 //! `docs/bench-schema.md` describes the fields. A renamed field or a new meaning needs a new [`SCHEMA`].
 
@@ -28,7 +28,7 @@ pub struct Settings {
     pub samples: u32,
     /// Every cell runs once in each round, so that drift affects all cells alike.
     pub rounds: u32,
-    /// Frames of each cell before the measured ones, in every round.
+    /// The number of frames before the measured ones, for each cell in every round.
     pub warmup_frames: u64,
     pub round_ms: u64,
 }
@@ -57,11 +57,11 @@ pub struct Cell {
     pub noisy: bool,
 }
 
-/// Fills in the overhead: a cell's mean frame, less its kernel, less the mean frame of `render-only` on the
-/// same grid with the same ring ([one slot](Strategy::slots_alone) for `inline`). `None` if one is missing.
+/// Sets each overhead: the cell's mean frame time, less its kernel time, less the mean frame time of
+/// `render-only` on the same grid and ring ([one slot](Strategy::slots_alone) for `inline`), if known.
 ///
-/// A cell's own draw cannot be used: if CUDA interrupts it, the GPU's switch to CUDA and back lies between
-/// the draw's timestamps, and the overhead would seem to vanish.
+/// A cell's own draw time cannot be used: if CUDA interrupts the draw, the GPU's switch to CUDA and back is
+/// between the draw's timestamps, and the overhead would seem to vanish.
 pub(super) fn with_overhead(mut cells: Vec<Cell>) -> Vec<Cell> {
     let alone: Vec<_> = cells
         .iter()

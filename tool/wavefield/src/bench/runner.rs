@@ -21,8 +21,8 @@ pub fn choose(base: &Config, producer: ProducerKind) -> Result<Choice> {
     DeviceTable::headless(base.validation)?.choose(base.device.as_deref(), producer)
 }
 
-/// Measures the cells of `plan`. A strategy that this machine cannot run is listed as skipped. After a stop,
-/// or a failure within a cell, the report has what was measured before and is marked incomplete.
+/// Measures the cells of `plan`. Lists a strategy that this machine cannot run as skipped. After a stop or a
+/// failure within a cell, the report contains what was measured before and is marked incomplete.
 pub fn run(
     plan: &Plan,
     base: &Config,
@@ -45,7 +45,7 @@ pub fn run(
             }
         }
     }
-    // A ring that only skipped cells have needs no draw alone.
+    // A ring that only skipped cells use needs no `render-only` cell.
     let has = |ring: Ring| {
         move |cell: &CellPlan| cell.strategy != Strategy::RenderOnly && cell.ring_alone() == ring
     };
@@ -97,7 +97,7 @@ pub fn run(
     })
 }
 
-/// Returns why a cell cannot be measured on this machine.
+/// Returns why a cell cannot be measured on this machine; `None` if it can.
 fn obstacle(cell: &CellPlan, scene: Scene, choice: &Choice) -> Option<String> {
     let (strategy, info) = (cell.strategy, choice.adapter.info());
     if strategy.uses_cuda() && choice.cuda.is_none() {
@@ -159,7 +159,7 @@ fn frames(
     let began = Instant::now();
     for frame in 0..warmup {
         run.frame(STEP)?;
-        // If frames take long, a few of them are enough.
+        // If frames take long, a few warm-up frames are enough.
         if frame as usize >= MIN_FRAMES
             && began.elapsed() > plan.round * warmup.div_ceil(plan.warmup_frames.max(1)) as u32
         {

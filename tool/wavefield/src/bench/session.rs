@@ -1,4 +1,4 @@
-//! What every cell's measurement gets, and what it finds.
+//! The input to the measurement of every cell, and the samples that it collects.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(super) struct BenchSession<'a> {
     pub(super) plan: &'a Plan,
     pub(super) choice: &'a Choice,
     pub(super) stop: &'a Stop,
-    /// Held for the whole run, so that no cell pays for making it.
+    /// Kept for the whole run, so that no cell includes the time to create it.
     pub(super) context: Option<Cuda>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Measurements {
 }
 
 impl Measurements {
-    /// Adds a frame, whose time is from the end of `last` to its own end.
+    /// Adds a frame. Its frame time is from the end of `last` to its own end.
     pub(super) fn add(&mut self, last: &FrameTiming, timing: &FrameTiming) {
         let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
         if let (Some(from), Some(to)) = (last.end_ns, timing.end_ns) {

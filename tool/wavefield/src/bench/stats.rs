@@ -1,5 +1,5 @@
-//! Distributions, the spread between rounds, and the confidence interval of a ratio of runs. Student's t
-//! comes from `statrs`; its quantiles interpolate, and the ones here are frames that happened.
+//! Distributions, the spread between rounds, and the confidence interval of a ratio of runs. `statrs`
+//! provides Student's t, but not the quantiles: it interpolates them, but here each is a measured frame.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::statistics::{Data, OrderStatistics, Statistics};
@@ -12,7 +12,7 @@ use super::record::Distribution;
 /// something else ran or the clocks changed, and that alone may make two cells differ.
 pub(super) const NOISY_SPREAD: f64 = 0.10;
 
-/// 95 of 100 such intervals contain the true ratio.
+/// The confidence level: 95 of 100 such intervals contain the true ratio.
 pub(super) const CONFIDENCE: f64 = 0.95;
 
 impl Distribution {
@@ -20,10 +20,10 @@ impl Distribution {
         (!samples.is_empty()).then(|| Self::of(samples))
     }
 
-    /// Sorts `samples`. Returns zeros without samples.
+    /// Sorts `samples` and returns their distribution, which is all zeros if there are none.
     ///
-    /// Quantiles are by nearest rank: the smallest sample that at least that share of the samples does not
-    /// exceed. So each is a frame that happened, and the p99 of fewer than 100 samples is the largest.
+    /// A quantile is by nearest rank: the smallest sample for which at least that share of the samples is not
+    /// larger. So each is a measured frame, and the p99 of fewer than 100 samples is the largest sample.
     pub fn of(samples: &mut [f64]) -> Distribution {
         samples.sort_unstable_by(f64::total_cmp);
         let samples = &*samples;
@@ -44,13 +44,13 @@ impl Distribution {
 
 /// Returns (largest - smallest) / median of the rounds' means; 0 with fewer than two rounds.
 ///
-/// It grows with the number of rounds, so it is no standard error: it is the worst case seen, as a warning.
+/// It grows with the number of rounds, so it is not a standard error, but warns of the worst case seen.
 pub(super) fn spread(round_means: &[f64]) -> f64 {
     let mut sorted = round_means.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     let [smallest, .., largest] = sorted[..] else { return 0.0 };
     let median = Data::new(sorted).median();
-    // Rounds of zero length are broken data, but must not divide by zero.
+    // Rounds of zero length are broken data, but must not cause a division by zero.
     let scale = if median > 0.0 { median } else { largest.abs() };
     if largest == smallest { 0.0 } else { (largest - smallest) / scale }
 }
@@ -68,13 +68,13 @@ pub struct Ratio {
     pub high: f64,
 }
 
-/// Returns new / old from the mean frame times of the rounds of each run, by Student's t on their logarithms.
+/// Returns new / old and its interval, from the rounds' mean frame times, by Student's t on their logarithms.
 ///
 /// Logarithms turn the ratio into a difference, and give the same interval whichever side is old. With one
-/// run on each side the unit is a round, otherwise a run: the geometric mean of its rounds. Frames of one
-/// round, and rounds of one run, share too much to be independent; pooled, they would make an effect on a
-/// whole run look like a difference between old and new. One variance stands for both sides, because the
-/// machine causes it. So one side may have a single run if the other has more.
+/// run on each side, the samples are rounds; otherwise they are runs, each the geometric mean of its rounds.
+/// Frames of one round, and rounds of one run, are not independent: pooled, they would make an effect on a
+/// whole run look like a difference between old and new. Both sides share one variance, because the machine
+/// causes it. So one side may have a single run if the opposite side has more.
 ///
 /// Returns `None` for fewer than two rounds of a single run, or means that are not positive and finite.
 pub(super) fn ratio(old: &[&[f64]], new: &[&[f64]]) -> Option<Ratio> {

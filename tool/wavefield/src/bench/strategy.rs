@@ -1,4 +1,4 @@
-//! The strategies that can be measured, and the combinations that are worth it.
+//! The strategies that can be measured, and the combinations that are worth measuring.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub enum Strategy {
     Handoff(Handoff),
     /// A Vulkan compute shader on the same device, without interop.
     Compute,
-    /// The draw alone, from ordinary device memory that was filled once: a ring's slots in turn.
+    /// The draw alone. It draws a ring's slots in turn, from ordinary device memory that was filled once.
     RenderOnly,
     /// The draw alone, from memory that could be shared with CUDA but is not.
     RenderShared,
@@ -64,7 +64,7 @@ impl Strategy {
         self.words().0
     }
 
-    /// Returns `timeline` for a strategy without a hand-off.
+    /// Returns the hand-off, or `timeline` for a strategy that has none.
     pub fn handoff(self) -> Handoff {
         match self {
             Self::Handoff(handoff) => handoff,
@@ -93,15 +93,15 @@ impl Strategy {
         Self::from_str(name, false).map_or(String::new(), |strategy| strategy.words().1.to_owned())
     }
 
-    /// A name that this version does not know counts as one with a hand-off.
+    /// Returns whether a strategy has a hand-off. For a name that this version does not know, returns true.
     pub(super) fn has_handoff(name: &str) -> bool {
         ![Self::Compute, Self::RenderOnly, Self::RenderShared, Self::ProduceOnly]
             .map(Self::name)
             .contains(&name)
     }
 
-    /// Returns the slots of the draw alone to compare with. `inline` counts as one slot whatever its ring:
-    /// its kernel runs right before the draw, which finds the slot in the GPU's cache.
+    /// Returns the number of slots of the `render-only` cell to compare with. It is 1 for `inline`, whatever
+    /// its ring: its kernel runs right before the draw, which finds the slot in the GPU's cache.
     pub(super) fn slots_alone(name: &str, ring: u32) -> u32 {
         if name == Self::INLINE.name() { 1 } else { ring }
     }
@@ -123,20 +123,20 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellPlan {
     pub strategy: Strategy,
-    /// For [`Strategy::Auto`], the one that it would choose.
+    /// For [`Strategy::Auto`], the ring that it would choose.
     pub ring: Ring,
-    /// For [`Strategy::Auto`], the longest.
+    /// For [`Strategy::Auto`], the longest possible batch.
     pub batch: u32,
     pub grid: Grid,
 }
 
 impl CellPlan {
-    /// Returns the ring that the draw alone needs for a fair comparison with this cell.
+    /// Returns the ring that `render-only` needs for a fair comparison with this cell.
     pub(super) fn ring_alone(&self) -> Ring {
         Ring::new(Strategy::slots_alone(self.strategy.name(), self.ring.depth() as u32)).unwrap_or_default()
     }
 
-    /// Frames before the measured ones. [`Strategy::Auto`] needs more, so that its batch settles.
+    /// Returns the number of warm-up frames. [`Strategy::Auto`] needs more, so that its batch settles.
     pub(super) fn warmup(&self, plan: &Plan) -> u64 {
         match self.strategy {
             Strategy::Auto => plan.warmup_frames.max(128),
@@ -162,8 +162,8 @@ impl CellPlan {
     }
 }
 
-/// Returns every ring and batch for `timeline`, every ring for `device-copy`, and one cell for each other
-/// strategy. `render-only` has the rings that the others need (`Strategy::slots_alone`).
+/// Returns the cells: every ring and batch for `timeline`, every ring for `device-copy`, and one cell for
+/// each other strategy. `render-only` has the rings to compare all others with (`Strategy::slots_alone`).
 pub fn plan(
     scene: Scene,
     strategies: &[Strategy],

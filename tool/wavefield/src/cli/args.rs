@@ -1,4 +1,4 @@
-//! The options of a run that several commands share, and the [`Config`] that they make.
+//! The options of a run that several commands share, and the [`Config`] that results from them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use wavefield_run::{Batching, Config, ProducerKind, RISK, Scene, parse};
 
 use super::help;
 
-// The settings of a run, and options that other commands take differently or that depend on each other.
+// The settings of a run, and options that differ between commands or depend on each other.
 #[derive(Args)]
 pub(super) struct RunArgs {
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(super) struct KernelArgs {
 }
 
 impl KernelArgs {
-    /// Refuses to put a user's own kernel into Vulkan's command buffer without consent.
+    /// Refuses to put a user's own kernel into Vulkan's command buffer without `--risk-the-gpu`.
     pub(super) fn check_inline(&self) -> Result<()> {
         match &self.kernel {
             Some(kernel) if !self.risk_the_gpu && gallery::named(kernel)?.is_none() => {
@@ -64,7 +64,7 @@ impl KernelArgs {
         }
     }
 
-    /// Reads the kernel, which must fit the scene, and sets its parameters, all of which it must have.
+    /// Reads the kernel and sets its parameters. Fails if it lacks one of them or does not fit the scene.
     pub(super) fn apply(&self, config: &mut Config) -> Result<()> {
         config.risk_the_gpu = self.risk_the_gpu;
         config.kernel =
@@ -96,7 +96,7 @@ fn is_given(matches: &ArgMatches, option: &str) -> bool {
 }
 
 impl RunArgs {
-    /// Refuses options that would have no effect together with another option, without a window, or with one.
+    /// Refuses options that have no effect because of another option, or because there is a window or none.
     fn check(&self, headless: bool, matches: &ArgMatches) -> Result<()> {
         let config = &self.config;
         if let Some(option) =
@@ -159,7 +159,7 @@ impl RunArgs {
         self.batch.is_some() || self.batch_latency.is_some()
     }
 
-    /// Refuses a --ring that the hand-off ignores. Not for `serve`, whose clients use the ring too.
+    /// Refuses a --ring that the hand-off ignores. `serve` skips this check: its clients use the ring too.
     pub(super) fn check_ring(&self) -> Result<()> {
         let handoff = self.config.handoff;
         match self.config.ring {
@@ -172,7 +172,7 @@ impl RunArgs {
         }
     }
 
-    /// `matches` are those of the command.
+    /// Returns the settings of the run. `matches` are the arguments of the subcommand, if there is one.
     pub(super) fn config(self, headless: bool, matches: &ArgMatches) -> Result<Config> {
         self.check(headless, matches)?;
         if self.config.handoff == Handoff::Inline {

@@ -86,7 +86,7 @@ enum BenchCommand {
     Latency(LatencyArgs),
 }
 
-/// What every measurement takes.
+/// The options that all measurements share.
 #[derive(Args)]
 struct Common {
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
@@ -117,7 +117,7 @@ fn latency(args: LatencyArgs, stop: &Stop) -> Result<()> {
     ended(failures, found.complete, "round trip")
 }
 
-/// `last` names the last step, which an incomplete measurement did not reach.
+/// Returns the first failure, or an error if the measurement is incomplete. `last` names its last step.
 fn ended(mut failures: Failures, complete: bool, last: &str) -> Result<()> {
     if !complete {
         failures.add(Error::Stopped(format!(
@@ -253,7 +253,7 @@ impl BenchArgs {
             _ => given.to_vec(),
         };
         let mut strategies = self.strategies();
-        // Strategies that were named and do not fit were refused earlier.
+        // `check` has already refused strategies that the user named and that do not fit the scene.
         strategies.retain(|strategy| strategy.handoff().check_scene(self.scene).is_ok());
         strategies.retain(|&strategy| strategy != Strategy::INLINE || self.kernel.check_inline().is_ok());
         let rings = or(&self.rings, &[1, 2, 3, 4, 8, 16], &[1, 3, 8]);

@@ -7,8 +7,8 @@ use wavefield_window::EventLoop;
 
 use crate::signals::leave_at_once;
 
-/// If a display server accepts the connection and then sends nothing, this thread never returns from the
-/// library. So another one watches the time, and may end the process: nothing has begun.
+/// Connects to the display. If its server accepts the connection and then sends nothing, the library never
+/// returns. So a second thread ends the process after a timeout, which is safe because no run has begun.
 pub(super) fn connect(config: &Config, stop: &Stop) -> Result<EventLoop> {
     let (connected, wait) = std::sync::mpsc::channel::<()>();
     let (timeout, stop, began) = (config.timeout, stop.clone(), Instant::now());

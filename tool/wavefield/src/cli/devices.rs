@@ -23,7 +23,7 @@ pub(super) struct DevicesArgs {
 
 pub(super) fn execute(args: DevicesArgs) -> Result<()> {
     let wish = args.device.as_deref();
-    // A pipe or a file gets the table in full width.
+    // A pipe or a file gets the table at full width.
     let width = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
     say!("{}", DeviceTable::headless(Validation::Off)?.describe(wish, args.producer, width));
     Ok(())

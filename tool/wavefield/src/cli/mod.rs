@@ -1,4 +1,4 @@
-//! The command line: one file for each command, and what they share.
+//! The command line: one file for each command, and the code that the commands share.
 
 mod args;
 #[cfg(feature = "bench")]

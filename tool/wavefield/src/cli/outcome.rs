@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use wavefield_gpu::{Result, note, report::Failures, say};
 use wavefield_run::Ended;
 
-/// Prints the summary, also after a failure, and returns the failure.
+/// Prints the summary, even after a failure, and returns the failure.
 pub(super) fn show(ended: Ended) -> Result<()> {
     say!("{}", ended.summary);
     ended.failure.map_or(Ok(()), Err)

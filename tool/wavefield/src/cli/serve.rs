@@ -54,7 +54,7 @@ pub(super) fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Res
     if let Some(number) = args.until_closed {
         let parent =
             inherited(number as RawFd).map_err(|reason| Error::Usage(format!("--until-closed: {reason}")))?;
-        // Waits for the GPU end after --timeout. Only a driver call that never returns takes longer.
+        // Waits for the GPU time out after --timeout. Only a driver call that never returns takes longer.
         end_when_closed(parent, stop, args.run.config.timeout + Duration::from_secs(10))?;
     }
     let options = ServeOptions {
@@ -68,7 +68,7 @@ pub(super) fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Res
     let mut config = args.run.config(headless, matches)?;
     config.verify = args.verify;
     if !has_batch {
-        // A client may change parameters at any time, and frames filled ahead would show that late.
+        // A client may change parameters at any time, and frames filled ahead would show the change late.
         config.batch = Batching::Fixed(1);
     }
     if config.record.is_some() {
@@ -112,7 +112,7 @@ fn inherited(number: RawFd) -> Result<OwnedFd, String> {
     if number < 3 {
         return Err("0, 1 and 2 are the standard streams: give a descriptor from 3 on".into());
     }
-    // SAFETY: used only for queries, and these fail if it is not open.
+    // SAFETY: the descriptor is used only for queries, which fail if it is not open.
     let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
     // This process opens all of its descriptors with this flag; an inherited one lacks it.
     let flags = rustix::io::fcntl_getfd(descriptor);
@@ -123,9 +123,9 @@ fn inherited(number: RawFd) -> Result<OwnedFd, String> {
     if !matches!(kind, Ok(FileType::Fifo | FileType::Socket)) {
         return Err(format!("descriptor {number} is neither a pipe nor a socket"));
     }
-    // Programs that this one starts must not inherit it.
+    // Child processes must not inherit the descriptor.
     rustix::io::fcntl_setfd(descriptor, FdFlags::CLOEXEC)
         .map_err(|error| format!("descriptor {number}: {error}"))?;
-    // SAFETY: it is open, and nothing else in this process owns it: see above.
+    // SAFETY: the descriptor is open, and nothing else in this process owns it: see above.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }

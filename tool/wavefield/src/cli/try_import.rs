@@ -1,7 +1,7 @@
 //! `wavefield try-import`: imports a client's memory before the renderer does. Hidden from `--help`.
 //!
-//! Standard input is a socket with one packet of descriptors. The child writes to standard output when both
-//! devices are open, and to standard error what went wrong. Exit codes: 0 the memory can be imported, 1 it
+//! Standard input is a socket with one packet of descriptors. The child writes to standard output once both
+//! devices are open, and reports errors on standard error. Exit codes: 0 the memory can be imported, 1 it
 //! cannot, 2 wrong usage.
 
 use clap::Args;

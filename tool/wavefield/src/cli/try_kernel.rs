@@ -1,8 +1,8 @@
 //! `wavefield try-kernel`: tries a new kernel in a child process. Hidden from `--help`.
 //!
-//! The PTX comes on standard input. The child writes to standard output when the kernel is launched, and to
-//! standard error what went wrong. Exit codes: 0 the kernel ran to its end, 1 it did not, 2 wrong usage. By
-//! hand:
+//! The child reads the PTX from standard input, writes to standard output once the kernel is launched, and
+//! reports errors on standard error. Exit codes: 0 the kernel ran to its end, 1 it did not, 2 wrong usage.
+//! An example:
 //!
 //! ```sh
 //! wavefield try-kernel --device UUID --grid 64x64 --entry wave < kernels/wave.ptx

@@ -55,7 +55,7 @@ pub(super) fn execute(args: VerifyArgs, matches: &ArgMatches, stop: &Stop) -> Re
         true => run_windowed(&mut connect(&config, stop)?, &config, stop, None)?,
         false => run_headless(&config, stop)?,
     };
-    // Without --frames, a window is complete when it is closed.
+    // Without --frames, a run in a window is complete when the window is closed.
     let complete = match config.frames {
         _ if failure.is_some() => false,
         Some(frames) => summary.frames >= frames,

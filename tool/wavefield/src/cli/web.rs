@@ -42,10 +42,10 @@ impl WebArgs {
     }
 }
 
-/// The default of `--web`.
+/// The default address of `--web`.
 const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8090);
 
-/// Returns the command that brings the page to another machine. `localhost` might mean another user's ::1.
+/// Returns the command that forwards the page to another machine. `localhost` could be another user's ::1.
 fn tunnel(address: SocketAddr) -> String {
     format!("ssh -L {address}:{address} {}", wavefield_window::web::host_name())
 }

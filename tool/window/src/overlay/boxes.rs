@@ -11,16 +11,16 @@ use crate::screen::Screen;
 
 const NOTICE: Duration = Duration::from_secs(12);
 
-/// What is shown over the picture for a while.
+/// The boxes that are shown over the picture for a limited time.
 #[derive(Default)]
 pub(crate) struct Boxes {
-    /// The list of keys.
+    /// Whether the list of keys is shown.
     pub(crate) help: bool,
     /// Whether a key has started a recording.
     pub(crate) records: bool,
-    /// With the time when it goes.
+    /// The notice, and when it disappears.
     pub(super) notice: Option<(String, Instant)>,
-    /// Stays until it is fixed, and is shown even while the rest is hidden.
+    /// A kernel's problem. It stays until it is fixed, even while the overlay is hidden.
     problem: Option<String>,
 }
 
@@ -30,17 +30,17 @@ impl Boxes {
     }
 
     pub(crate) fn show_problem(&mut self, problem: Option<String>) {
-        // An older notice may claim success.
+        // Remove an older notice, which may report success.
         self.notice.take_if(|_| problem.is_some());
         self.problem = problem;
     }
 
-    /// Whether something is shown even while the overlay is off.
+    /// Returns whether something is shown even while the overlay is off.
     pub(super) fn stay(&self) -> bool {
         self.help || self.records || self.problem.is_some()
     }
 
-    /// `picture` is where no panel is.
+    /// `picture` is the area that no panel covers.
     pub(super) fn show(&self, egui: &Context, picture: Rect, screen: &dyn Screen, notices: bool) {
         if self.records {
             let red = Some(Color32::from_rgb(235, 60, 50));
@@ -65,7 +65,7 @@ impl Boxes {
     }
 }
 
-/// Shows a message beside the panel, clear of the colours' scale.
+/// Shows a message beside the panel, where it does not cover the colour scale.
 fn notice(egui: &Context, picture: Rect, words: &str) {
     Area::new("notice".into()).fixed_pos(picture.left_top() + vec2(8.0, 8.0)).show(egui, |ui| {
         Frame::new().fill(PAPER).inner_margin(10.0).corner_radius(4.0).show(ui, |ui| {
@@ -103,7 +103,7 @@ pub(super) fn caption(paint: &Painter, at: Pos2, anchor: Align2, words: &str, do
     paint.galley(rect.min + room + vec2(6.0, 4.0), text, Color32::WHITE);
 }
 
-/// Shows a kernel's problem at the bottom of the picture. Notices are at its top.
+/// Shows a kernel's problem at the bottom of the picture. Notices are at the top.
 fn problem(egui: &Context, picture: Rect, problem: &str) {
     let offset = picture.center_bottom() - egui.content_rect().center_bottom() - vec2(0.0, 14.0);
     Window::new("not reloaded: the last good kernel keeps running")

@@ -9,12 +9,12 @@ use wavefield_gpu::vulkan::{Device, Timestamps};
 /// The weight of the newest frame in a smoothed time.
 const SMOOTH: f64 = 0.02;
 
-/// The overlay's own time per frame, in seconds, smoothed.
+/// The overlay's own time per frame, smoothed, in seconds.
 pub(crate) struct OverlayCost {
     pub(super) cpu: f64,
-    /// A film's copy included.
+    /// Includes the copy for a film.
     pub(super) gpu: f64,
-    /// Start and end of the commands after the draw, on the GPU.
+    /// GPU timestamps at the start and the end of the commands after the draw.
     marks: Option<Timestamps<2>>,
     marked: [bool; FLIGHTS],
 }
@@ -24,7 +24,7 @@ impl OverlayCost {
         Ok(Self { cpu: 0.0, gpu: 0.0, marks: Timestamps::new(device, FLIGHTS)?, marked: [false; FLIGHTS] })
     }
 
-    /// Call this before the overlay's commands. The GPU must have finished with the flight.
+    /// Call this before recording the overlay's commands. The GPU must have finished with the flight.
     pub(super) fn begin(&mut self, commands: vk::CommandBuffer, flight: usize) -> Result<()> {
         let Some(marks) = self.marks.as_ref().filter(|_| flight < FLIGHTS) else { return Ok(()) };
         if std::mem::replace(&mut self.marked[flight], true)
@@ -37,7 +37,7 @@ impl OverlayCost {
         Ok(())
     }
 
-    /// Call this after all commands that follow the draw.
+    /// Call this after recording all commands that follow the draw.
     pub(crate) fn end(&mut self, commands: vk::CommandBuffer, flight: usize) {
         self.cpu *= 1.0 - SMOOTH;
         if let Some(marks) = self.marks.as_ref().filter(|_| flight < FLIGHTS) {

@@ -1,4 +1,4 @@
-//! Times of the last frames, and how a switch of settings changed them. Pure arithmetic.
+//! The times of the last frames, and how a switch of settings changed them. Pure arithmetic.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -12,10 +12,10 @@ pub(super) const FRAMES: usize = 240;
 pub(super) struct Figures {
     frames: VecDeque<FrameParts>,
     seen: Option<u64>,
-    /// When the CPU began the last frame, and when it last said that no frame follows at once.
+    /// When the CPU began the last frame, and when [`Figures::ignore_gap`] was last called.
     began: Option<Instant>,
     rested: Option<Instant>,
-    /// The end of the last draw, in nanoseconds of the GPU's clock; `None` after a rest.
+    /// The end of the last draw, in nanoseconds of the GPU's clock; `None` after a gap.
     end: Option<f64>,
     batch: usize,
     uses_cuda: bool,
@@ -25,25 +25,25 @@ pub(super) struct Figures {
 /// The parts of a frame's time, or their means.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct FrameParts {
-    /// From the end of one draw to the end of the next.
+    /// The time from the end of one draw to the end of the next.
     pub(super) frame: f64,
     pub(super) kernel: Option<f64>,
     pub(super) draw: f64,
-    /// While the GPU had no work, because it waited for the display or the CPU.
+    /// How long the GPU had no work, because it waited for the display or the CPU.
     pub(super) idle: f64,
-    /// The work after the draw: the overlay and a film's copy.
+    /// The GPU time after the draw, for the overlay and a film's copy.
     pub(super) behind: f64,
     pub(super) cpu: f64,
     uses_cuda: bool,
 }
 
 impl FrameParts {
-    /// Returns what is left of the frame: if CUDA fills it, the hand-off's time.
+    /// Returns the rest of the frame's time. If CUDA fills the field, this is the time of the hand-off.
     pub(super) fn other(&self) -> f64 {
         (self.frame - self.idle - self.kernel.unwrap_or(0.0) - self.draw - self.behind).max(0.0)
     }
 
-    /// Names what is left, with its time. It is rough, because presenting is in it too.
+    /// Returns the name and the text of [`FrameParts::other`], which is rough: it includes presenting.
     pub(super) fn other_text(&self) -> (&'static str, String) {
         (if self.uses_cuda { "hand-off" } else { "other" }, format!("about {}", time(self.other())))
     }
@@ -72,7 +72,7 @@ pub(super) struct Cost {
 }
 
 impl Figures {
-    /// Says how the next frames are filled. Drops the frames of another batch.
+    /// Sets how the next frames are filled. Drops the previous frames if the batch changes.
     pub(super) fn filled(&mut self, uses_cuda: bool, batch: usize) {
         self.uses_cuda = uses_cuda;
         if std::mem::replace(&mut self.batch, batch) != batch {
@@ -81,7 +81,7 @@ impl Figures {
         }
     }
 
-    /// Adds a frame, once. `in_queue`: its kernel is in Vulkan's queue. `behind`: see [`FrameParts::behind`].
+    /// Adds a frame if it is new. `in_queue`: its kernel is in Vulkan's queue. `behind`: see [`FrameParts`].
     pub(super) fn add(&mut self, spans: &FrameSpans, in_queue: bool, clock: &GpuClock, behind: f64) {
         let [begin, draw, end] = spans.vulkan;
         if self.seen.is_some_and(|seen| spans.frame <= seen) {
@@ -89,14 +89,14 @@ impl Figures {
         }
         let follows = self.seen.replace(spans.frame).is_some_and(|seen| seen + 1 == spans.frame);
         let (began, took) = spans.cpu;
-        // The times of the last frames before a rest may come after it.
+        // The times of the last frames before a gap may arrive after it.
         let was = self.began.replace(began);
         let rested = self.rested.zip(was).is_some_and(|(rested, was)| was < rested && rested < began);
         let Some(before) = self.end.replace(end).filter(|_| follows && !rested) else { return };
         let kernel = if in_queue { Some((begin, draw)) } else { spans.cuda };
-        // The GPU had work from the frame's submission or its kernel's start on. A kernel that ended before
-        // the last frame does not count: it was filled ahead, in a batch. `took` leaves out waits for the
-        // hand-off, so the time that the GPU lost to them counts as the hand-off's.
+        // The GPU had work from the frame's submission or the start of its kernel, whichever came first.
+        // Ignore a kernel that ended before the last frame: a batch filled the frame ahead of time. `took`
+        // excludes waits for the hand-off, so the time that the GPU lost to them is part of the hand-off.
         let submitted = clock.at(began + took);
         let launched = kernel.filter(|(_, end)| *end > before).map(|(begin, _)| begin);
         let asked = launched.map_or(submitted, |begin| begin.min(submitted));
@@ -118,7 +118,7 @@ impl Figures {
         (self.end, self.rested) = (None, Some(now));
     }
 
-    /// Starts again after a switch from these settings, and keeps their cost if it had settled.
+    /// Starts over after a switch from these settings, and keeps their cost if it had settled.
     pub(super) fn switched(&mut self, settings: Vec<String>) {
         if let Some(mean) = self.mean().filter(|_| self.is_settled()) {
             self.before = Some(Cost { settings, mean });
@@ -135,7 +135,7 @@ impl Figures {
         self.frames.len() == FRAMES
     }
 
-    /// The draw is the lower quartile: a switch to CUDA during a draw would count as drawing.
+    /// Returns the mean of each part, but the lower quartile of the draws, as some include a switch to CUDA.
     pub(super) fn mean(&self) -> Option<FrameParts> {
         let count = self.frames.len() as f64;
         let sum = |of: fn(&FrameParts) -> f64| self.frames.iter().map(of).sum::<f64>() / count;
@@ -154,7 +154,7 @@ impl Figures {
         })
     }
 
-    /// In seconds, oldest first.
+    /// Returns the frame times in seconds, oldest first.
     pub(super) fn frame_times(&self) -> impl ExactSizeIterator<Item = f64> + '_ {
         self.frames.iter().map(|sample| sample.frame)
     }
@@ -169,7 +169,7 @@ impl Figures {
     }
 }
 
-/// Returns how long the GPU had no work, in seconds, until the next submission (`asked`).
+/// Returns how many seconds the GPU had no work until it was given more, at `asked`.
 fn idle(before: f64, asked: f64, behind: f64) -> f64 {
     ((asked - before) * 1e-9 - behind).max(0.0)
 }

@@ -1,4 +1,4 @@
-//! The figures and their graph, the legend of the colours, and what is under the pointer.
+//! Draws the figures and their graph, the colour legend, and the values under the pointer.
 
 use egui::{Color32, FontId, Grid as Table, Painter, Pos2, Rangef, Rect, RichText, Sense, Ui, pos2, vec2};
 use egui_plot::{AxisHints, HLine, Line, Plot, PlotPoints};
@@ -33,7 +33,7 @@ const MEANINGS: [(&str, &str); 9] = [
     ("CPU", "How long the CPU works on a frame, and then on this panel. With Tab, the panel costs nothing."),
 ];
 
-/// `cost` is the overlay's CPU time per frame.
+/// `cost` is the overlay's CPU time per frame, in seconds.
 pub(super) fn figures(ui: &mut Ui, figures: &Figures, name: &str, cost: f64) {
     ui.label(RichText::new(name).strong());
     let (Some(mean), Some((p50, p99))) = (figures.mean(), figures.quantiles()) else {
@@ -109,7 +109,7 @@ fn plot(ui: &mut Ui, figures: &Figures, p50: f64, p99: f64) {
             plot.hline(HLine::new("p50", p50 * 1e3).color(DRAW));
             plot.hline(HLine::new("p99", p99 * 1e3).color(KERNEL));
         });
-    // The plot's own legend would hide a third of it.
+    // The plot's built-in legend would cover a third of the plot.
     ui.horizontal(|ui| {
         for (name, color) in [("each frame", TIMES), ("median", DRAW), ("99th percentile", KERNEL)] {
             ui.label(RichText::new(format!("— {name}")).small().color(color));
@@ -130,7 +130,7 @@ pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, name: &str, [
     let name = text(name.to_owned());
     let widest = numbers.iter().fold(name.size().x - WIDTH, |widest, number| widest.max(number.size().x));
     let (right, top) = (area.right() - widest.max(24.0) - 20.0, area.top() + 16.0);
-    // A bright image would hide the text, so this needs a background.
+    // The text would be unreadable on a bright image, so it needs a background.
     let whole = Rect::from_min_max(
         pos2(right - WIDTH, top),
         pos2(right + 6.0 + widest, top + height + 6.0 + name.size().y),
@@ -150,7 +150,7 @@ pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, name: &str, [
     painter.galley(pos2(right - WIDTH, top + height + 6.0), name, Color32::WHITE);
 }
 
-/// Formats a number with enough decimals to tell the quarters of a scale of this width apart.
+/// Formats a number with enough decimals to distinguish the quarters of a scale of this width.
 fn number(value: f32, width: f32) -> String {
     match (1e-6..1e6).contains(&width) && value.abs() < 1e6 {
         true => format!("{value:.*}", (2.0 - width.log10().floor()).max(0.0) as usize),
@@ -163,7 +163,7 @@ pub(super) fn found(painter: &Painter, at: Pos2, found: &FoundElement) {
     let font = FontId::monospace(12.0);
     let galley = painter.layout_no_wrap(text, font, Color32::from_gray(235));
     let rect = Rect::from_min_size(at + vec2(18.0, 14.0), galley.size());
-    // At the window's edges, on the other side of the pointer.
+    // Near the window's right and bottom edges, move to the opposite side of the pointer.
     let outside = rect.max + vec2(6.0, 6.0) - painter.clip_rect().max;
     let rect = rect.translate(-vec2(
         if outside.x > 0.0 { galley.size().x + 36.0 } else { 0.0 },

@@ -9,7 +9,7 @@ use wavefield_run::SlotNow;
 use wavefield_run::watch::trace::{FrameSpans, GpuClock, Recorder, neither};
 
 const SHOWN: usize = 8;
-/// Enough frames that none is missed between two layouts.
+/// The number of frames to keep, which is enough to miss none between two layouts.
 pub(super) const WATCHED: usize = 256;
 
 const DRAWS: [Color32; 2] = [DRAW, Color32::from_rgb(123, 163, 207)];
@@ -17,19 +17,19 @@ const CPU: Color32 = Color32::from_rgb(112, 173, 94);
 const ROW: Color32 = Color32::from_rgb(35, 38, 45);
 const NAMES: f32 = 62.0;
 const HEIGHT: f32 = 20.0;
-/// The shortest visible part of the axis, in seconds.
+/// The smallest visible range of the axis, in seconds.
 const SHORTEST: f64 = 1e-6;
 
-/// A copy of the last frames, which stays the same while the lanes are frozen.
+/// A copy of the last frames. It does not change while the lanes are frozen.
 #[derive(Clone)]
 pub(super) struct LaneFrames {
     frames: Vec<FrameSpans>,
     clock: GpuClock,
-    /// Start and end, in nanoseconds of the GPU's clock.
+    /// The start and the end of the axis, in nanoseconds of the GPU's clock.
     whole: (f64, f64),
 }
 
-/// Times are in seconds since the moment's start.
+/// A bar in a lane. Times are in seconds since the start of the axis.
 struct Span {
     lane: &'static str,
     from: f64,
@@ -80,7 +80,7 @@ impl LaneFrames {
 /// Draws the lanes; if frozen, the wheel zooms and a drag moves them. Returns whether they were clicked.
 pub(super) fn show(ui: &mut Ui, moment: &LaneFrames, in_queue: bool, is_frozen: bool) -> bool {
     let spans = moment.spans(in_queue);
-    // From the bottom up.
+    // Ordered from bottom to top.
     let lanes: Vec<_> = ["neither", "Vulkan", "CUDA", "CPU"]
         .into_iter()
         .filter(|lane| *lane != "CUDA" || spans.iter().any(|span| span.lane == "CUDA"))
@@ -119,12 +119,12 @@ pub(super) fn show(ui: &mut Ui, moment: &LaneFrames, in_queue: bool, is_frozen: 
             let (scroll, pinch) = plot.ctx().input(|input| (input.smooth_scroll_delta.y, input.zoom_delta()));
             seen = zoomed(seen, at.x, f64::from((-0.005 * scroll).exp() / pinch), length);
         }
-        // A drag may have moved it past an end of the axis.
+        // A drag may have moved the visible range past an end of the axis.
         let (from, to) = inside(seen, length);
         plot.set_plot_bounds_x(from..=to);
         let bar = |span: &Span| {
             let bar = Bar::new(row(span), span.to - span.from).base_offset(span.from).width(0.8);
-            // With its outline, a kernel of 3 µs is visible among draws of milliseconds.
+            // The outline keeps a kernel of 3 µs visible among draws that take milliseconds.
             bar.fill(span.color).stroke(Stroke::new(1.0, span.color))
         };
         plot.bar_chart(
@@ -146,21 +146,21 @@ pub(super) fn show(ui: &mut Ui, moment: &LaneFrames, in_queue: bool, is_frozen: 
     clicked
 }
 
-/// Shows `factor` times as much of an axis. The time `at` stays where it is.
+/// Scales the visible range of an axis by `factor`. The time `at` stays at the same place on the screen.
 fn zoomed((from, to): (f64, f64), at: f64, factor: f64, length: f64) -> (f64, f64) {
     let width = ((to - from) * factor).clamp(SHORTEST.min(length), length);
     let from = at - (at - from) / (to - from) * width;
     (from, from + width)
 }
 
-/// Moves the visible part into the axis, without changing its width if possible.
+/// Moves the visible range inside the axis, without changing its width if possible.
 fn inside((from, to): (f64, f64), length: f64) -> (f64, f64) {
     let width = (to - from).clamp(SHORTEST.min(length), length);
     let from = from.min(length - width).max(0.0);
     (from, from + width)
 }
 
-/// Formats a time with the digits that tell it from others `step` away. Both are in seconds.
+/// Formats a time with enough digits to distinguish times that are `step` apart. Both are in seconds.
 fn on_axis(at: f64, step: f64) -> String {
     let (unit, name) = match step {
         _ if at == 0.0 => return "0".to_owned(),

@@ -15,7 +15,7 @@ pub(super) fn visuals() -> egui::Visuals {
     }
 }
 
-/// Extends the default fonts: the code font has glyphs that the first one lacks, such as an arrow.
+/// Returns the default fonts, with the code font as a fallback for missing glyphs, such as arrows.
 pub(super) fn fonts() -> egui::FontDefinitions {
     let mut fonts = egui::FontDefinitions::default();
     let code = fonts.families.get(&egui::FontFamily::Monospace).and_then(|fonts| fonts.first().cloned());

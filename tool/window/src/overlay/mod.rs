@@ -1,6 +1,6 @@
 //! The overlay of the window: frame times, their parts, and the settings. It costs nothing while hidden.
 //!
-//! egui lays it out a few times a second, and on input. Frames in between draw the same layout again.
+//! egui lays it out every 50 ms, and on input. Frames in between draw the same layout again.
 
 mod boxes;
 mod cost;
@@ -33,11 +33,11 @@ use wavefield_gpu::cuda::KernelSource;
 use wavefield_gpu::vulkan::Queue;
 use wavefield_run::{Choice, Config, Engine, OverlayMode, Parameters};
 
-/// The deepest ring's frames in flight, and one that is recorded.
+/// The frames in flight of the deepest ring, plus the one that is being recorded.
 const FLIGHTS: usize = MAX_DEPTH as usize + 1;
 const MOST_EVENTS: usize = 1024;
 const EVERY: Duration = Duration::from_millis(50);
-/// The panel needs at least this room.
+/// The smallest window that has room for the panel, in points.
 const SMALLEST: egui::Vec2 = vec2(560.0, 360.0);
 
 pub(super) struct OverlayView<'a> {
@@ -48,7 +48,7 @@ pub(super) struct OverlayView<'a> {
     pub(super) own: Option<&'a KernelSource>,
     pub(super) screen: &'a dyn Screen,
     pub(super) serves: bool,
-    /// Whether a client's frames are shown that do not move by themselves.
+    /// Whether a client's frames are shown and do not change by themselves, so there is nothing to pause.
     pub(super) still: bool,
 }
 
@@ -79,9 +79,9 @@ pub(super) struct Overlay {
     painting: Painting,
     mode: OverlayMode,
     hidden: OverlayMode,
-    /// When to lay out again, at the latest.
+    /// When the next layout is due, at the latest.
     next: Instant,
-    /// Where no panel is.
+    /// The area that no panel covers.
     free: Rect,
     pub(super) boxes: Boxes,
     watched: Watched,
@@ -89,7 +89,7 @@ pub(super) struct Overlay {
 }
 
 impl Overlay {
-    /// Uploads all glyphs now, because an upload waits for the queue.
+    /// Uploads all glyphs now, because a later upload would have to wait for the queue.
     pub(super) fn new(
         egui: Context,
         scale: f32,
@@ -99,7 +99,7 @@ impl Overlay {
     ) -> Result<Self> {
         egui.set_visuals(look::visuals());
         egui.set_fonts(look::fonts());
-        // The camera counts pixels.
+        // The camera works in pixels, so egui must not change the scale.
         egui.options_mut(|options| options.zoom_with_keyboard = false);
         let largest = queue.device().info().largest_picture as usize;
         let mut overlay = Self {
@@ -123,15 +123,15 @@ impl Overlay {
         Ok(overlay)
     }
 
-    /// Tells the overlay of an event. Returns whether it was for the overlay alone.
+    /// Passes an event to the overlay. Returns whether only the overlay handles it.
     pub(super) fn on_event(&mut self, event: &Event) -> bool {
-        // Needed even while the overlay is hidden.
+        // Track the focus even while the overlay is hidden.
         if let Event::WindowFocused(focused) = event {
             self.input.focused = *focused;
         } else if !self.has_something() {
             return false;
         }
-        // While nothing is drawn, nobody takes them.
+        // Only a layout takes the events, so they accumulate while nothing is drawn.
         if self.input.events.len() < MOST_EVENTS {
             if let Event::Key { modifiers, .. }
             | Event::PointerButton { modifiers, .. }
@@ -143,7 +143,7 @@ impl Overlay {
         }
         self.lay_out_soon();
         match event {
-            // The camera hears of all others too: its drag may continue over a panel and end there.
+            // All other pointer events also reach the camera: a drag may continue over a panel and end there.
             Event::PointerButton { pressed: true, pos, .. } => self.covers(*pos),
             Event::MouseWheel { .. } | Event::Zoom(_) => self.egui.egui_wants_pointer_input(),
             Event::Key { .. } | Event::Text(_) => self.egui.egui_wants_keyboard_input(),
@@ -151,7 +151,7 @@ impl Overlay {
         }
     }
 
-    /// egui's own answer is for the pointer of the last layout, and a finger has just come.
+    /// Returns whether the overlay covers `at`. egui tests only the last layout's pointer, not a new touch.
     fn covers(&self, at: Pos2) -> bool {
         self.egui.egui_is_using_pointer()
             || self
@@ -213,7 +213,7 @@ impl Overlay {
         self.has_something() && Instant::now() >= self.next
     }
 
-    /// Lays the overlay out. Returns the settings that the user wants, if they differ from the current ones.
+    /// Lays out the overlay. Returns the settings that the user wants, if they differ from the current ones.
     pub(super) fn lay_out(
         &mut self,
         view: &mut OverlayView<'_>,
@@ -243,7 +243,7 @@ impl Overlay {
         });
         let mut textures = output.textures_delta;
         if !textures.is_empty() {
-            // There is an unforeseen glyph, or the screen's scale has changed.
+            // A glyph was not uploaded at the start, or the screen's scale has changed.
             view.engine.work.drain().inspect_err(|_| textures.clear())?;
             self.painter.upload(view.engine.queue(), textures)?;
         }
@@ -276,7 +276,7 @@ impl Overlay {
     }
 
     /// Records the overlay over a picture. The GPU must have finished with the flight. Call
-    /// [`OverlayCost::end`] too.
+    /// [`OverlayCost::end`] after the last command of the frame.
     ///
     /// # Safety
     /// See [`Painter::record`].
@@ -288,7 +288,7 @@ impl Overlay {
     ) -> Result<()> {
         let began = Instant::now();
         self.cost.begin(commands, flight)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `Painter::record`.
         unsafe { self.painter.record(commands, picture, &self.painting) }?;
         self.cost.spend(began.elapsed());
         Ok(())
@@ -296,7 +296,7 @@ impl Overlay {
 
     fn point(&mut self, view: &mut OverlayView<'_>) -> Result<()> {
         let extent = view.screen.extent();
-        // Picking assumes a height field, and a client's mesh need not be one.
+        // Picking assumes a height field, but a client's mesh may be any shape.
         let may_find = !view.serves || view.engine.drawer.image_in(extent).is_some();
         let on_picture = may_find && !self.egui.is_pointer_over_egui();
         let pointer = self.egui.pointer_latest_pos().filter(|_| on_picture);
@@ -314,7 +314,7 @@ impl Overlay {
         let panel = Frame::new().fill(PAPER).inner_margin(10.0);
         let has_room = egui.content_rect().size().min(SMALLEST) == SMALLEST;
         if self.is_on() && view.still {
-            // With few rows, it takes only the room that it needs.
+            // The panel has few rows here, so it takes only the space that it needs.
             egui::Area::new("left".into()).fixed_pos(Pos2::ZERO).show(egui, |ui| {
                 panel.show(ui, |ui| {
                     ui.set_max_width(268.0);
@@ -328,7 +328,7 @@ impl Overlay {
             let lanes = Panel::bottom("lanes").frame(panel).resizable(false);
             lanes.show(ui, |ui| self.watched.lanes(ui, view, draft.parameters.paused));
         }
-        // Not a panel, so that the pointer there still belongs to the picture.
+        // Paint on the background layer, not on a panel, so that the picture still receives the pointer.
         let paint = egui.layer_painter(egui::LayerId::background());
         let picture = ui.available_rect_before_wrap();
         if self.mode != OverlayMode::Off {

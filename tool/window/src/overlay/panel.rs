@@ -12,7 +12,7 @@ use wavefield_handoff::Handoff;
 use wavefield_handoff::contents::{gallery, wave::Grid};
 use wavefield_run::{Batching, Config, Engine, ProducerKind, Scene};
 
-/// In vertices.
+/// The sides of the selectable grids, in vertices or texels.
 const SIDES: [u32; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
 
 const MEANINGS: [(&str, &str); 12] = [
@@ -127,7 +127,7 @@ fn kept_for(scene: Scene) -> Id {
     Id::new(("the kernel of a scene", scene))
 }
 
-/// Keeps the kernel and its parameters for when this scene comes back.
+/// Saves the kernel and its parameters until the user selects this scene again.
 fn leave_scene(egui: &Context, config: &Config) {
     let kept: KeptKernel = (config.kernel.clone(), config.parameters);
     egui.data_mut(|data| data.insert_temp(kept_for(config.scene), kept));
@@ -160,7 +160,7 @@ fn values(ui: &mut Ui, view: &OverlayView<'_>, values: &mut [f32]) {
     }
 }
 
-/// A single character follows the number directly, a longer unit after a space.
+/// Returns a unit as a suffix. A single character follows the number directly, a longer unit after a space.
 fn unit(unit: &str) -> String {
     if unit.chars().count() > 1 { format!(" {unit}") } else { unit.to_owned() }
 }
@@ -203,7 +203,7 @@ fn looks(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
     });
 }
 
-/// With an `obstacle`, the row is grey, and a tooltip has the reason.
+/// Adds a row. An `obstacle` disables the row, and is shown as its tooltip.
 fn row<R>(ui: &mut Ui, name: &str, obstacle: Option<String>, content: impl FnOnce(&mut Ui) -> R) -> R {
     let meaning = MEANINGS.iter().find(|(one, _)| *one == name);
     let meaning =
@@ -218,7 +218,7 @@ fn row<R>(ui: &mut Ui, name: &str, obstacle: Option<String>, content: impl FnOnc
     shown.inner.inner
 }
 
-/// Shows a slider. Returns a value only on release: a drag passes many, and each switch waits for both APIs.
+/// Shows a slider. Returns a value only on release, because each change waits for both APIs.
 fn whole(ui: &mut Ui, id: &str, value: u32, most: u32) -> Option<u32> {
     let id = ui.id().with(id);
     let mut wanted = ui.data(|data| data.get_temp(id)).unwrap_or(value);
@@ -231,8 +231,8 @@ fn whole(ui: &mut Ui, id: &str, value: u32, most: u32) -> Option<u32> {
     (wanted != value).then_some(wanted)
 }
 
-/// Shows a list to choose from. `describe` returns an entry's name, and the reason if it cannot be chosen.
-/// `abouts` has descriptions of the entries, if any. Returns whether the user chose another entry.
+/// Shows a list to choose from. `describe` returns an entry's name and, if it cannot be chosen, the reason.
+/// `abouts` describes the entries; it may be empty. Returns whether the user chose a different entry.
 fn list<T: Clone + PartialEq>(
     ui: &mut Ui,
     name: &str,
@@ -289,7 +289,7 @@ fn producer_name(producer: ProducerKind) -> &'static str {
     }
 }
 
-/// Returns settings whose command line shows the same picture.
+/// Returns settings whose command line reproduces the picture.
 pub(crate) fn shown(config: &Config, speed: f64, camera: Camera) -> Config {
     let camera = Some(camera.rounded()).filter(|camera| *camera != Camera::of(config.scene).rounded());
     Config { camera, speed, ..config.clone() }

@@ -1,4 +1,4 @@
-//! The last frames' times: the figures, and the lanes, which can be frozen.
+//! Collects the times of the last frames for the figures and for the lanes, which can be frozen.
 
 use std::time::{Duration, Instant};
 
@@ -16,12 +16,12 @@ pub(super) struct Watched {
     pub(super) figures: Figures,
     pub(super) frozen: Option<lanes::LaneFrames>,
     paused: bool,
-    /// When the clocks of the lanes were last tied.
+    /// When the clocks of the CPU and the GPU were last correlated.
     tied: Option<Instant>,
 }
 
 impl Watched {
-    /// Starts [`Engine::watch`] if it is off, and keeps the clocks tied. `overlay` is its GPU time per frame.
+    /// Watches the engine's frames, and keeps the clocks correlated. `overlay` is the overlay's GPU time.
     pub(super) fn watch(&mut self, engine: &mut Engine, now: Instant, overlay: f64) -> Result<()> {
         if engine.observers.watched.is_none() {
             if engine.device().info().timestamp_period.is_some() {

@@ -32,7 +32,7 @@ impl<S: Screen> WindowState<S> {
             egui::Event::Key { key, pressed, repeat, .. } => (Action::of(key), pressed && !repeat),
             _ => (None, false),
         };
-        // egui would use the overlay's own key to move the focus.
+        // egui would use the overlay's key, Tab, to move the focus.
         if action != Some(Action::Overlay) && self.overlay.on_event(&event) {
             return Ok(false);
         }

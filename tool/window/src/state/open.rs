@@ -25,7 +25,7 @@ use wavefield_run::{
     Parameters, RunSummary, Stop, Traced, announce, record,
 };
 
-/// X11's sizes have 16 bits, and winit would panic.
+/// Refuses a size that does not fit in X11's 16 bits, for which winit would panic.
 fn check_size(size: vk::Extent2D) -> Result<()> {
     let limit = u32::from(u16::MAX);
     match size.width.max(size.height) > limit {
@@ -72,8 +72,8 @@ impl WindowState<Desktop> {
 }
 
 impl<S: Screen> WindowState<S> {
-    /// `presents`: whether Vulkan presents the screen's pictures. `screen` makes it, and returns its mode and
-    /// its pixels per point.
+    /// `presents`: whether Vulkan presents the screen's pictures. `screen` creates the screen, and returns it
+    /// with its present mode and its pixels per point.
     pub(crate) fn open(
         choice: Choice,
         presents: bool,
@@ -129,7 +129,7 @@ impl<S: Screen> WindowState<S> {
         traced.map_or(Ok(()), |traced| traced.follow(&mut self.run.engine))
     }
 
-    /// Ends the run, whatever has failed before.
+    /// Ends the run, even after a failure.
     pub(crate) fn end(mut self, traced: Option<Traced>, mut failures: Failures) -> Ended {
         if let Some(hook) = &mut self.run.hook {
             hook.shut();
@@ -143,7 +143,7 @@ impl<S: Screen> WindowState<S> {
         let summary = RunSummary { recorded, parts: self.overlay.parts(), ..summary };
         self.run.close(&mut failures);
         let log = self.run.engine.device().instance().validation_log().clone();
-        // The hook owns a client's memory, so it may be dropped only at rest.
+        // The hook owns a client's memory, so it may be dropped only while the GPU is at rest.
         match self.run.engine.work.quiesce() {
             true => drop(self),
             false => stuck_gpu::leak(self),

@@ -1,4 +1,4 @@
-//! Pictures for clients and files, and films. A presented picture cannot be read back, so it is drawn again.
+//! Films, and pictures for clients and files. A presented picture cannot be read back, so it is drawn again.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -15,14 +15,14 @@ use wavefield_run::watch::recording::{Film, Recorded};
 use wavefield_run::{AfterDraw, Config, Engine, Moment, STEP, picture_texts, record, write_png};
 
 pub(super) struct Pictures {
-    /// The last picture that was drawn again.
+    /// The target of the last picture that was drawn again.
     pub(super) snapshot: Option<OffscreenTarget>,
     pub(super) film: Option<Film>,
-    /// A film's time counts from here.
+    /// The origin of a film's time.
     pub(super) began: Instant,
 }
 
-/// Draws the picture again. Waits until that is done.
+/// Draws the picture again, and waits until the GPU has finished it.
 pub(super) fn draw_again<'a>(
     snapshot: &'a mut Option<OffscreenTarget>,
     engine: &mut Engine,
@@ -61,7 +61,7 @@ fn unused(ending: &str) -> PathBuf {
 }
 
 impl<S: Screen> WindowState<S> {
-    /// Waits for the frames in flight and completes their part of the film, before a frame that bypasses it.
+    /// Waits for the frames in flight and completes their part of the film, before a frame that is not in it.
     fn settle_film(&mut self) -> Result<()> {
         if let Some(film) = &mut self.pictures.film {
             self.run.drain()?;
@@ -111,7 +111,7 @@ impl<S: Screen> WindowState<S> {
 
     pub(super) fn save_picture(&mut self) -> Result<()> {
         let path = unused("png");
-        // The file has a command that draws it again, with a rounded camera.
+        // The file contains a command that reproduces the picture, with a rounded camera.
         let view = &mut self.run.engine.drawer.view;
         view.camera = view.camera.rounded();
         self.settle_film()?;
@@ -122,7 +122,7 @@ impl<S: Screen> WindowState<S> {
             let pixels = pixels(engine, image)?;
             let shown = shown(&self.run.config, self.run.parameters.speed, engine.drawer.view.camera);
             let shown = Config { output: Some(path.clone()), size: like.0, speed: 1.0, ..shown };
-            // A headless run shows frame n at n steps.
+            // Frame n of a headless run shows the field after n steps.
             let frames = (moment.time / STEP).round().max(0.0) as u64 + 1;
             let serves = self.run.hook.is_some();
             write_png(&path, like.0, &pixels, &picture_texts(&shown, engine, frames, serves))

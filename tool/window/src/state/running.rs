@@ -1,4 +1,4 @@
-//! The engine, and the hook that works on it between two frames. Only here the hook mends the engine.
+//! The engine, and the hook that works on it between frames. Only this file lets the hook repair the engine.
 
 use std::time::Duration;
 
@@ -13,25 +13,25 @@ use wavefield_gpu::{Error, Result, report::Failures};
 use wavefield_run::{Choice, Config, Engine, FrameHook, Moment, Parameters};
 
 pub(crate) struct Running {
-    // The hook owns a client's memory, so the engine, which waits for the GPU, goes first.
+    // The hook owns a client's memory, so the engine, which waits for the GPU, is dropped first.
     pub(crate) engine: Engine,
     pub(super) hook: Option<Box<dyn FrameHook>>,
     pub(super) config: Config,
     pub(super) parameters: Parameters,
     pub(super) choice: Choice,
-    /// The user's own kernel, in its last version that was drawn.
+    /// The user's own kernel, in the last version that ran.
     pub(super) own: Option<KernelSource>,
     pub(super) reload: Option<Reloader>,
 }
 
 impl Running {
-    /// Only a hook can forbid a frame.
+    /// Returns whether a frame may begin, which only a hook can prevent.
     pub(crate) fn is_ready(&self) -> bool {
         self.hook.as_ref().is_none_or(|hook| hook.is_ready())
     }
 
-    /// Lets the hook work. With `Fifo`, or in a hidden window, returns at once: those pace the frames. Otherwise
-    /// waits until it is time to draw.
+    /// Runs the hook. With `Fifo` or in a hidden window, returns at once, because frames are already paced.
+    /// Otherwise waits until it is time to draw.
     pub(super) fn consult(&mut self, is_hidden: bool) -> Result<()> {
         let Some(hook) = &mut self.hook else { return Ok(()) };
         match self.config.present == PresentMode::Fifo || is_hidden {
@@ -40,14 +40,14 @@ impl Running {
         }
     }
 
-    /// Lets the hook work while the picture stays as it is.
+    /// Runs the hook while nothing is drawn because the picture does not change.
     pub(super) fn rest(&mut self) -> Result<()> {
         let Some(hook) = &mut self.hook else { return Ok(()) };
         hook.ignore_gap();
         hook.before_frame(&mut self.engine, &mut self.parameters)
     }
 
-    /// Returns what the next frame needs; `None` while the hook mends the engine.
+    /// Begins the next frame. Returns `None` while the hook repairs the engine.
     pub(super) fn begin(&mut self) -> Result<Option<Flight>> {
         if !self.is_ready() {
             return Ok(None);
@@ -59,7 +59,7 @@ impl Running {
         self.is_ready().then(|| self.engine.begin()).transpose()
     }
 
-    /// Makes the hook mend the engine: begin once [`Running::is_ready`]. Without a hook, returns `error`.
+    /// Makes the hook repair the engine: see [`Running::is_ready`]. Without a hook, returns `error`.
     pub(crate) fn mend(&mut self, error: Error) -> Result<()> {
         match &mut self.hook {
             Some(hook) => hook.rescue(&mut self.engine, error),
@@ -67,7 +67,7 @@ impl Running {
         }
     }
 
-    /// Like [`Running::mend`], and waits until a frame may begin.
+    /// Like [`Running::mend`], but waits until a frame may begin.
     pub(super) fn recover(&mut self, error: Error) -> Result<()> {
         self.mend(error)?;
         while !self.is_ready() {
@@ -77,7 +77,7 @@ impl Running {
         Ok(())
     }
 
-    /// Waits until every frame is drawn. If that takes too long, the hook may drop a client.
+    /// Waits until the GPU has finished every frame. If that takes too long, the hook may drop a client.
     pub(super) fn drain(&mut self) -> Result<()> {
         self.engine.work.drain().or_else(|error| self.recover(error))
     }
@@ -96,7 +96,7 @@ impl Running {
         self.hook.as_ref().is_some_and(|hook| hook.is_still())
     }
 
-    /// Sends a client the picture that it wants, if any.
+    /// Sends a client the picture that it has requested, if any.
     pub(super) fn hand_out_picture(
         &mut self,
         snapshot: &mut Option<OffscreenTarget>,

@@ -1,4 +1,4 @@
-//! What the user changes in the overlay, and kernels that are saved.
+//! Applies what the user changes in the overlay, and reloads kernels that are saved.
 
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ pub(super) fn own(config: &Config) -> Option<KernelSource> {
 }
 
 impl<S: Screen> WindowState<S> {
-    /// Lays the overlay out if that is due, and applies what the user changed in it.
+    /// Lays out the overlay if that is due, and applies what the user has changed in it.
     pub(super) fn lay_out(&mut self) -> Result<()> {
         if !self.overlay.is_due() {
             return Ok(());
@@ -78,14 +78,14 @@ impl<S: Screen> WindowState<S> {
         Ok(())
     }
 
-    /// Takes over a saved kernel. If it is faulty, the old one keeps running, and a problem is shown.
+    /// Switches to a saved kernel. If it is faulty, the old kernel keeps running and the problem is shown.
     pub(super) fn reload(&mut self) -> Result<()> {
         let Running { reload: Some(reload), config, choice, .. } = &mut self.run else { return Ok(()) };
         let device = choice.twin.as_ref().map(|(_, info)| info);
         let Some(read) = reload.poll(config, device) else { return Ok(()) };
         let name = reload.file.display().to_string();
         let problem = match read {
-            // It is already drawn.
+            // This kernel is already running.
             Ok(source) if config.kernel.as_ref() == Some(&source) => None,
             Ok(source) => {
                 let refused = self.take_kernel(source)?;
@@ -104,7 +104,7 @@ impl<S: Screen> WindowState<S> {
         Ok(())
     }
 
-    /// Makes this kernel fill the field. Parameters of the same names keep their values. Returns any refusal.
+    /// Switches to this kernel, or returns why not. Parameters with the same names keep their values.
     fn take_kernel(&mut self, source: KernelSource) -> Result<Option<Error>> {
         let before = &self.run.engine.work.producer.profile().parameters;
         let parameters = match source.parameters() {
@@ -136,7 +136,7 @@ impl<S: Screen> WindowState<S> {
             self.controls.start_at(Camera::of(config.scene), &mut run.engine.drawer.view.camera);
         }
         if config.kernel != run.config.kernel {
-            // The problem was the old kernel's.
+            // The problem was in the old kernel.
             self.overlay.boxes.show_problem(None);
             if let Some(reload) = run.reload.as_ref().filter(|_| !run.config.has_own_kernel()) {
                 // The file may have been saved while another kernel ran.
@@ -149,10 +149,10 @@ impl<S: Screen> WindowState<S> {
         Ok(None)
     }
 
-    /// Call this after a switch from the settings `before`: frame times are new from now on.
+    /// Starts new frame times. Call this after a switch from the settings `before`.
     fn switched(&mut self, before: Vec<String>) {
         self.overlay.switched(before);
-        // The time of the switch itself is not a frame time.
+        // The duration of the switch itself is not a frame time.
         self.pace.clock.ignore_gap();
     }
 }

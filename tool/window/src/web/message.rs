@@ -1,4 +1,4 @@
-//! What a page says, as JSON text: input, its size, and which pictures it has taken.
+//! The messages of a page, as JSON text: its input, its size, and which pictures it has received.
 
 use ash::vk;
 use egui::{Event, Key, Modifiers, MouseWheelUnit, PointerButton, TouchPhase, pos2, vec2};
@@ -6,40 +6,40 @@ use serde::Deserialize;
 
 use crate::Input;
 
-/// In bytes.
+/// The maximum length of a message in bytes.
 pub(crate) const MOST: usize = 512;
-/// In pixels; a page may ask for any size.
+/// The maximum side of a picture in pixels, because a page may ask for any size.
 const LONGEST: f32 = 4096.0;
 
-/// Alt, Ctrl and Shift.
+/// Whether Alt, Ctrl and Shift are held.
 type HeldKeys = [bool; 3];
 
 // Coordinates are in pixels of the picture.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Message {
-    // The page has taken this picture, so the next one may be sent.
+    // The page has received this picture, so the next one may be sent.
     Seen { picture: u32 },
     Visible { visible: bool },
-    // In pixels; `scale` is pixels per point.
+    // The page's size in pixels; `scale` is in pixels per point.
     Size { width: f32, height: f32, scale: f32 },
     Move { x: f32, y: f32 },
     Leave {},
-    // As `MouseEvent.button`: 0 is left, 1 middle, 2 right.
+    // `button` has the value of `MouseEvent.button`: 0 is left, 1 middle, 2 right.
     Button { x: f32, y: f32, button: usize, down: bool, held: HeldKeys },
     // Positive values move the content right and down.
     Wheel { x: f32, y: f32, held: HeldKeys },
-    // How much farther apart two fingers are.
+    // The factor by which the distance between two fingers has grown.
     Zoom { factor: f32 },
-    // As `KeyboardEvent.key`.
+    // `key` has the value of `KeyboardEvent.key`.
     Key { key: String, down: bool, repeat: bool, held: HeldKeys },
 }
 
 impl Message {
-    /// Returns `None` if no page says such a thing.
+    /// Parses a message. Returns `None` if no page would send it.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let said = serde_json::from_str(text).ok()?;
-        // Rejects coordinates no page can have: the drawing code computes with these.
+        // Reject coordinates that no page can have, because the drawing code computes with them.
         let sane = |numbers: &[f32]| numbers.iter().all(|number| number.abs() <= 1e5);
         let makes_sense = match &said {
             Self::Size { width, height, scale } => sane(&[*width, *height]) && (0.25..=8.0).contains(scale),
@@ -51,12 +51,12 @@ impl Message {
         makes_sense.then_some(said)
     }
 
-    /// `scale` is pixels per point.
+    /// Converts the message to input. `scale` is in pixels per point.
     pub(crate) fn inputs(self, scale: f32) -> Vec<Input> {
         let at = |x: f32, y: f32| pos2(x / scale, y / scale);
         let events = match self {
             Self::Seen { .. } | Self::Visible { visible: false } => vec![],
-            // As input, so that a renderer at rest draws: the picture may be an old one.
+            // Send input, so that a renderer that has stopped drawing replaces an outdated picture.
             Self::Visible { visible: true } => vec![Event::WindowFocused(true)],
             Self::Size { width, height, scale } => {
                 let [width, height] = [width, height].map(|pixels| pixels.clamp(16.0, LONGEST) as u32);

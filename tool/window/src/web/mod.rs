@@ -1,13 +1,13 @@
 //! A window in a browser: pictures go out over a WebSocket, input comes back.
 //!
-//! - `request`: who may connect; `page.html`: what they get
-//! - `message`: what a page says, checked
-//! - `picture`: JPEG; `viewer`: which picture a page gets when, and how good it is
+//! - `request`: decides who may connect; `page.html`: the page
+//! - `message`: parses and checks the messages of a page
+//! - `picture`: encodes JPEG; `viewer`: chooses the time and the quality of a page's pictures
 //! - `server`: the thread that serves all pages
-//! - `offscreen`: the window that they show
+//! - `offscreen`: the window that the pages show
 //!
-//! The frame loop never waits for a page. A page gets the newest picture once it has taken the last one, so a
-//! slow link gets fewer and smaller pictures. A page sees no files and sends no kernels.
+//! The frame loop never waits for a page. A page gets the newest picture once it has received the last one,
+//! so a slow link gets fewer and smaller pictures. A page cannot read files or send kernels.
 
 #![cfg(target_os = "linux")]
 
@@ -39,11 +39,11 @@ use wavefield_run::watch::recording::Pixels;
 #[derive(Clone, Debug, PartialEq)]
 pub enum ViewerEvent {
     Title(String),
-    /// For the clipboard.
+    /// A text for the clipboard.
     Copy(String),
 }
 
-/// Input, and the viewer's number.
+/// The number of a viewer, and its input.
 type ViewerInput = (u64, Input);
 
 struct WebShared {
@@ -58,7 +58,7 @@ struct WebState {
     inputs: Vec<ViewerInput>,
     /// The newest picture, until the server takes it.
     picture: Option<Pixels>,
-    /// Each with the viewer who had last pressed something.
+    /// Events to send, each with the number of the viewer that last pressed a key or a button.
     told: Vec<(ViewerEvent, u64)>,
     is_watched: bool,
     is_over: bool,
@@ -70,7 +70,7 @@ impl WebShared {
     }
 
     fn wake(&self) {
-        // Fails only after 2^64 wakes without a look.
+        // Fails only if the counter overflows, after 2^64 writes without a read.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
@@ -82,13 +82,13 @@ impl WebShared {
     }
 }
 
-/// A renderer's page, for any number of viewers. Dropping it tells them.
+/// A renderer's page for several viewers. Dropping this tells them that the renderer has ended.
 pub struct Web {
     shared: Arc<WebShared>,
     thread: Option<JoinHandle<()>>,
     address: SocketAddr,
     token: String,
-    /// The viewer who has last pressed something.
+    /// The number of the viewer that last pressed a key or a button.
     presser: u64,
 }
 
@@ -109,7 +109,7 @@ impl Web {
         }
         let mut tried = address;
         let mut listeners = listen(&mut tried);
-        // A port that the system has chosen may be taken at the other address.
+        // The port that the system chooses for one loopback address may be taken at the other: try again.
         for _ in 0..9 {
             if address.port() == 0 && listeners.is_err() {
                 tried = address;
@@ -137,7 +137,7 @@ impl Web {
         Ok(Self { shared, thread: Some(thread), address, token, presser: 0 })
     }
 
-    /// Returns the page's address with the viewers' token. Browsers do not send what follows the `#`.
+    /// Returns the page's URL with the viewers' token. Browsers do not send the part after the `#`.
     pub fn url(&self) -> String {
         let host = match self.address.ip().is_unspecified() {
             true => format!("{}:{}", host_name(), self.address.port()),
@@ -153,7 +153,7 @@ impl Web {
     pub fn inputs(&mut self) -> Vec<Input> {
         let inputs = std::mem::take(&mut self.shared.lock().inputs);
         if !inputs.is_empty() {
-            // The server reads pages again.
+            // There is room for input again, so wake the server to read from the pages.
             self.shared.wake();
         }
         let is_press =
@@ -167,7 +167,7 @@ impl Web {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && self.shared.lock().is_watched
     }
 
-    /// Takes a picture: sRGB RGBA. Does not wait.
+    /// Sends a picture, in sRGB RGBA, to the viewers. Does not wait.
     pub fn send(&mut self, picture: Pixels) {
         self.shared.lock().picture = Some(picture);
         self.shared.wake();
@@ -178,7 +178,7 @@ impl Web {
         self.shared.wake();
     }
 
-    /// Returns at this time, or earlier if there is input.
+    /// Waits until this time, or until there is input.
     pub fn wait(&mut self, until: Instant) {
         let state = self.shared.lock();
         let left = until.saturating_duration_since(Instant::now());
@@ -190,16 +190,16 @@ pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Makes 128 random bits, in hexadecimal digits.
+/// Returns 128 random bits as hexadecimal digits.
 fn token() -> rustix::io::Result<String> {
     let mut bytes = [0u8; 16];
-    // Up to 256 bytes come all at once: getrandom(2).
+    // A request for up to 256 bytes is never answered in part: see getrandom(2).
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }
 
-/// Listens at both 127.0.0.1 and ::1 if `address` is one of them: `localhost` may mean either, and another
-/// user could take the other. `address` becomes the last one that was tried.
+/// Listens at both 127.0.0.1 and ::1 if `address` is one of them: `localhost` may mean either, and otherwise
+/// another user could listen at the second one. Sets `address` to the last address that was tried.
 fn listen(address: &mut SocketAddr) -> std::io::Result<Vec<TcpListener>> {
     let bind = |address: SocketAddr| {
         let listener = TcpListener::bind(address)?;
@@ -229,7 +229,7 @@ impl Drop for Web {
     }
 }
 
-/// For the fuzz target.
+/// Entry points for the fuzz target.
 #[cfg(fuzzing)]
 pub mod fuzzing {
     use super::message::Message;
@@ -242,7 +242,7 @@ pub mod fuzzing {
         Some(Message::read(text)?.inputs(scale))
     }
 
-    /// Returns the answer, and of an accepted page the request's length and the proof. `None` waits.
+    /// Returns the answer and, if accepted, the request's length and the proof; `None` if it is incomplete.
     pub fn judge(bytes: &[u8], is_exposed: bool) -> Option<(String, Option<(usize, String)>)> {
         match (Gate { token: "token".into(), is_exposed }).judge(bytes) {
             RequestOutcome::Wait => None,

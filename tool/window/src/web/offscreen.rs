@@ -19,21 +19,21 @@ const PERIOD: Duration = Duration::from_millis(16);
 
 struct Offscreen {
     target: Option<OffscreenTarget>,
-    /// The size that viewers asked for last, and the last one that there was memory for.
+    /// The size that a viewer last asked for, and the last size for which there was enough memory.
     extent: vk::Extent2D,
     fitting: vk::Extent2D,
-    /// Pictures on their way to the viewers, by the numbers of their frames.
+    /// Pictures on their way to the viewers, with the numbers of their frames.
     copies: Copies<u64>,
     mode: PresentMode,
     due: Instant,
-    /// Whether clients are served: they wait for draws, even if nobody looks.
+    /// Whether clients are served. They wait for draws, even if there is no viewer.
     serves: bool,
     failed: bool,
     device: Device,
     web: Web,
 }
 
-/// Like [`crate::run_windowed`], without a display: the pages show the pictures.
+/// Like [`crate::run_windowed`], but without a display: the pages show the pictures.
 pub fn run_remote(web: Web, config: &Config, stop: &Stop, hook: Option<FrameHookDesc<'_>>) -> Result<Ended> {
     let traced = Traced::begin(config)?;
     let mut state = WindowState::remote(web, config, hook)?;
@@ -47,7 +47,7 @@ impl WindowState<Offscreen> {
     fn remote(web: Web, config: &Config, hook: Option<FrameHookDesc<'_>>) -> Result<Self> {
         let choice =
             DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
-        // Without a display, the newest picture is always the one that is sent.
+        // Without a display, the newest picture is always sent, so both modes are the same.
         let mode = match config.present {
             PresentMode::Mailbox => PresentMode::Immediate,
             mode => mode,
@@ -81,7 +81,7 @@ impl WindowState<Offscreen> {
             Some(at) => self.screen.web.wait(at),
             None => self.redraw()?,
         }
-        // A hook that is not ready mends the engine between two frames.
+        // A hook that is not ready is still repairing the engine.
         if self.run.is_ready() {
             self.screen.collect(&mut self.run.engine).or_else(|error| self.run.mend(error))?;
         }
@@ -90,7 +90,7 @@ impl WindowState<Offscreen> {
 }
 
 impl Offscreen {
-    /// Sets when the next picture is due, without drifting.
+    /// Schedules the next picture one period after the last, so that the rate does not drift.
     fn go_on(&mut self) {
         self.due = (self.due + PERIOD).max(Instant::now() - PERIOD);
     }
@@ -98,7 +98,7 @@ impl Offscreen {
     fn collect(&mut self, engine: &mut Engine) -> Result<()> {
         for (frame, flight) in self.copies.pending() {
             if self.mode == PresentMode::Fifo {
-                // There is time until the next picture.
+                // The next picture is not due yet, so there is time to wait.
                 engine.work.wait_drawn(frame + 1)?;
             } else if engine.work.drawn()? <= frame {
                 break;
@@ -142,7 +142,7 @@ impl Screen for Offscreen {
 
     fn fit(&mut self, engine: &mut Engine) -> Result<()> {
         let mut make = |extent| -> Result<()> {
-            // Drop the old one first, so that the two never exist at once.
+            // Drop the old target first, so that two never exist at once.
             self.target = None;
             engine.drawer.resize(extent)?;
             self.target = Some(OffscreenTarget::new(&self.device, extent, OffscreenTarget::FORMAT)?);
@@ -175,7 +175,7 @@ impl Screen for Offscreen {
     }
 
     unsafe fn record(&mut self, commands: vk::CommandBuffer, flight: usize, picture: &Picture, frame: u64) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `Screen::record`.
         let recorded = unsafe { self.copies.record(commands, flight, picture, frame) };
         let failure = recorded.err();
         if let Some(error) = failure.as_ref().filter(|_| !self.failed) {
@@ -199,7 +199,7 @@ impl Screen for Offscreen {
         self.web.send_event(ViewerEvent::Title(title.to_owned()));
     }
 
-    /// A viewer sees no files of this machine, and does not end what others look at.
+    /// A viewer cannot access files on this machine, and must not end a run that others watch.
     fn takes(&self, action: Action) -> bool {
         !matches!(action, Action::Picture | Action::Record | Action::FullScreen | Action::Leave)
     }

@@ -25,7 +25,7 @@ pub(crate) struct ShownPicture {
     pub(crate) number: u32,
     since: Instant,
     pixels: Pixels,
-    /// By quality.
+    /// The encoded messages, indexed by quality.
     made: [Option<Bytes>; QUALITIES.len()],
 }
 
@@ -42,7 +42,7 @@ impl ShownPicture {
         self.since.elapsed() >= STILL
     }
 
-    /// Returns the picture's number (32 bits, little endian) and the JPEG; `None` if it has no pixels.
+    /// Returns the number (32 bits, little endian) followed by the JPEG; `None` if the picture has no pixels.
     pub(crate) fn message(&mut self, quality: usize) -> Option<Bytes> {
         let made = &mut self.made[quality];
         if made.is_none() {
@@ -51,7 +51,7 @@ impl ShownPicture {
             let mut message = self.number.to_le_bytes().to_vec();
             let mut encoder = Encoder::new(&mut message, quality);
             encoder.set_sampling_factor(sampling);
-            // Each side fits into 16 bits: see `message`.
+            // Each side fits in 16 bits: see `message`.
             let (width, height) = (extent.width as u16, extent.height as u16);
             encoder.encode(bytes, width, height, ColorType::Rgba).ok()?;
             *made = Some(message.into());

@@ -1,13 +1,13 @@
-//! The first HTTP request of a connection, and who may make it.
+//! Checks the first HTTP request of a connection, and decides who may connect.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use tungstenite::handshake::derive_accept_key;
 
-/// In bytes.
+/// The maximum length of a request in bytes.
 const MOST: usize = 8 << 10;
 const PAGE: &str = include_str!("page.html");
-/// The page is one file, talks to nobody else, and must not be framed.
+/// The page is a single file, connects only to its own server, and must not be framed.
 const HEADERS: &str = "Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
      img-src blob: data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'\r\n\
      Referrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\nCross-Origin-Resource-Policy: same-origin\r\n\
@@ -15,7 +15,7 @@ const HEADERS: &str = "Content-Security-Policy: default-src 'none'; script-src '
 
 pub(crate) struct Gate {
     pub(crate) token: String,
-    /// If other machines may connect, this machine may have any name.
+    /// Whether other machines may connect. If so, the `Host` header may have any name.
     pub(crate) is_exposed: bool,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Gate {
 pub(crate) enum RequestOutcome {
     /// The request is incomplete.
     Wait,
-    /// Answer, then close.
+    /// Send this answer, then close the connection.
     Answer(String),
     /// Open a WebSocket with this answer, and send the proof. Bytes after `length` belong to the WebSocket.
     Accept { answer: String, length: usize, proof: String },
@@ -38,7 +38,7 @@ impl Gate {
             Ok(httparse::Status::Partial) if bytes.len() < MOST => return RequestOutcome::Wait,
             _ => return refusal("400 Bad Request", "This is not a request that a browser sends."),
         };
-        // A header that is there twice could mean either.
+        // A repeated header is ambiguous, so treat it as missing.
         let header = |name: &str| {
             let mut values = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
             let value = values.next().and_then(|header| std::str::from_utf8(header.value).ok());
@@ -60,7 +60,7 @@ impl Gate {
         if path == "/" {
             return RequestOutcome::Answer(answer("200 OK", "text/html; charset=utf-8", PAGE));
         }
-        // A page of another site has that site's origin, whatever the host is called.
+        // A page from another site has that site's origin, whatever the `Host` header is.
         let origin = header("Origin");
         if !["http://", "https://"].iter().any(|scheme| origin.strip_prefix(scheme) == Some(host)) {
             return refusal("403 Forbidden", "Only the renderer's own page may connect.");
@@ -82,13 +82,13 @@ impl Gate {
         mac.chain_update(nonce).finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Compares proofs, so that the time it takes does not tell where the token differs.
+    /// Checks a token. Compares proofs, so that the time does not reveal where a wrong token differs.
     pub(crate) fn is_token(&self, given: &str) -> bool {
         self.proof(given) == self.proof(&self.token)
     }
 }
 
-/// Whether a `Host` is this machine itself, at any port: a tunnel may have another.
+/// Returns whether a `Host` names this machine, at any port: a tunnel may use a different one.
 fn is_this_machine(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

@@ -1,4 +1,4 @@
-//! The thread that serves all pages with one poll. It never waits for a page.
+//! The thread that serves all pages with a single `poll`. It never waits for one page.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,17 +14,17 @@ use super::viewer::{Left, Viewer, is_for_later};
 use super::{ViewerEvent, ViewerInput, WebShared};
 
 const MOST_VIEWERS: usize = 16;
-/// Connections without a token yet. Beyond this the oldest go: anybody can open one.
+/// The limit of connections without a token. Beyond it the oldest are closed: anybody can connect.
 const MOST_PENDING: usize = 256;
-/// The pause after an error of the system, such as too many open files.
+/// The pause after a system error, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long a page may take to read that the renderer has ended.
+/// How long to wait for the pages to read that the renderer has ended.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// While this much input waits for the frame loop, pages are not read.
+/// While this many inputs wait for the frame loop, the server does not read from the pages.
 const MANY_INPUTS: usize = 256;
 
 enum PendingConnection {
-    /// What has arrived of its request.
+    /// A connection, and the part of its request that has arrived.
     Request(TcpStream, Vec<u8>),
     /// A page, and whether it has sent the token.
     Page(Box<Viewer>, bool),
@@ -38,7 +38,7 @@ impl PendingConnection {
         }
     }
 
-    /// Continues with what has arrived. Returns `None` if the connection was answered or has left.
+    /// Reads and handles what has arrived. Returns `None` if the connection was answered or closed.
     fn read(self, gate: &Gate) -> Option<Self> {
         let (mut stream, mut heard) = match self {
             Self::Request(stream, heard) => (stream, heard),
@@ -53,7 +53,7 @@ impl PendingConnection {
             Ok(0) | Err(_) => return None,
             Ok(count) => heard.extend_from_slice(&bytes[..count]),
         }
-        // A new connection takes any of the answers without waiting.
+        // Any of the answers fits in the send buffer of a new connection, so this does not wait.
         match gate.judge(&heard) {
             RequestOutcome::Wait => Some(Self::Request(stream, heard)),
             RequestOutcome::Answer(answer) => stream.write_all(answer.as_bytes()).err().and(None),
@@ -67,7 +67,7 @@ impl PendingConnection {
     }
 }
 
-/// Keeps the viewers for which `each` succeeds. Returns releases of the buttons that the others hold.
+/// Keeps the viewers for which `each` succeeds. Returns releases of the buttons that removed viewers hold.
 fn keep(
     viewers: &mut Vec<Viewer>,
     mut each: impl FnMut(&mut Viewer) -> Result<(), Left>,
@@ -92,7 +92,7 @@ pub(crate) struct Server {
     viewers: Vec<Viewer>,
     shown: Option<ShownPicture>,
     title: String,
-    /// Pixels per point of the page that set the size.
+    /// The pixels per point of the page that last set the size.
     scale: f32,
 }
 
@@ -111,7 +111,7 @@ impl Server {
             self.show();
         }
         self.send_all(&json!({ "ended": true }));
-        // Pages close first: data sent to a closed connection would discard what they have not read.
+        // Let the pages close first: a page that sends to a closed connection loses what it has not read.
         self.viewers.retain_mut(|viewer| viewer.close().is_ok());
         let until = Instant::now() + FAREWELL;
         while !self.viewers.is_empty() && Instant::now() < until {
@@ -125,7 +125,7 @@ impl Server {
     fn wait(&self) {
         let hears = self.shared.lock().inputs.len() < MANY_INPUTS;
         let viewers = self.viewers.iter().map(|viewer| (viewer.stream(), viewer.interest(hears)));
-        // Without a flag, a connection that has ended would still end the wait.
+        // `poll` reports a hang-up even without flags, which would end the wait at once.
         let viewers = viewers.filter(|(_, flags)| !flags.is_empty());
         let pending = self.pending.iter().map(|connection| (connection.stream(), PollFlags::IN));
         let patience = self.viewers.iter().map(|viewer| viewer.patience(self.shown.as_ref())).min();
@@ -139,7 +139,7 @@ impl Server {
 
     fn accept(&mut self) {
         for listener in &self.listeners {
-            // Bounded: a flood must not keep the viewers waiting.
+            // The limit keeps a flood of connections from delaying the viewers.
             for _ in 0..MOST_PENDING {
                 let prepare = |(stream, _): (TcpStream, _)| {
                     stream.set_nonblocking(true).and(stream.set_nodelay(true)).map(|()| stream)
@@ -171,7 +171,7 @@ impl Server {
         }
     }
 
-    /// Reads the pages in turn, so that none is always first.
+    /// Reads from the pages, starting with a different page each time.
     fn read_pages(&mut self) {
         let room = MANY_INPUTS.saturating_sub(self.shared.lock().inputs.len());
         let (mut inputs, scale) = (Vec::new(), &mut self.scale);
@@ -182,7 +182,7 @@ impl Server {
             true => viewer.read_inputs(&mut inputs, scale),
             false => Ok(()),
         });
-        // After what they pressed in this turn.
+        // The releases must come after the presses of this turn.
         inputs.extend(released);
         self.shared.add_inputs(inputs);
     }
@@ -203,7 +203,7 @@ impl Server {
                     self.send_all(&json!({ "title": title }));
                     self.title = title;
                 }
-                // For the viewer who asked. If this fails, the next message to it fails too.
+                // Only for the viewer that asked. If this fails, the next message to that viewer fails too.
                 ViewerEvent::Copy(text) => {
                     for viewer in self.viewers.iter_mut().filter(|viewer| viewer.number == presser) {
                         let _ = viewer.send_text(json!({ "copy": text }));

@@ -1,4 +1,4 @@
-//! A connected page: which picture it gets when, and how good it is.
+//! A connected page. Chooses when it gets a picture, and in which quality.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -15,21 +15,21 @@ use super::picture::{BEST, LEAST, MOVING, STILL, ShownPicture};
 use super::request::Gate;
 use crate::Input;
 
-/// Quality falls after a few slow pictures in a row, and rises after many quick ones. A picture's time runs
-/// from sending until the page takes it, less the round trip of an empty message.
+/// Quality falls after [`FEW`] slow pictures in a row, and rises after [`MANY`] quick ones. A picture's time
+/// is from sending it until the page acknowledges it, less the round trip of an empty message.
 const SLOW: Duration = Duration::from_millis(40);
 const QUICK: Duration = Duration::from_millis(13);
 const FEW: i32 = 3;
 const MANY: i32 = 15;
-/// How often to ping a page, and how often right before a picture: then nothing is ahead of the ping, so the
-/// answer gives the round trip of an empty message.
+/// How often to ping a page, and how often to do so right before a picture. Then nothing is queued ahead of
+/// the ping, so the answer gives the round trip of an empty message.
 const ASK: Duration = Duration::from_secs(10);
 const ASK_BEFORE: Duration = Duration::from_secs(1);
-/// A page that does not answer or take a picture for this long is gone.
+/// A page that does not answer a ping or acknowledge a picture for this long is disconnected.
 const GONE: Duration = Duration::from_secs(30);
-/// Bytes read from a page before it is the next page's turn.
+/// The maximum number of bytes to read from a page in one turn.
 const TURN: usize = 4 << 10;
-/// Limit of unsent bytes: more than the largest picture has.
+/// The limit of unsent bytes, which is more than the largest picture has.
 const UNSENT: usize = 64 << 20;
 static VIEWERS: AtomicU64 = AtomicU64::new(1);
 
@@ -61,30 +61,30 @@ impl Write for Limited {
 }
 
 pub(crate) struct Viewer {
-    /// From 1 on.
+    /// Viewers are numbered from 1.
     pub(crate) number: u64,
     socket: WebSocket<Limited>,
     /// The last picture sent, and its quality.
     sent: Option<(u32, usize)>,
-    /// When it was sent, until the page takes it.
+    /// When that picture was sent; `None` once the page has acknowledged it.
     waits: Option<Instant>,
     quality: usize,
-    /// Quick pictures in a row; negative for slow ones.
+    /// The number of quick pictures in a row; negative for slow ones.
     row: i32,
     pub(crate) is_visible: bool,
     down: [bool; message::BUTTONS.len()],
     has_unsent: bool,
-    /// Times of the last ping and answer, and the least round trip.
+    /// The times of the last ping and answer, and the shortest round trip.
     asked: Instant,
     answered: Instant,
     trip: Duration,
 }
 
-/// Nothing more can be sent or read.
+/// The error of a page that has left: nothing more can be sent or read.
 pub(crate) struct Left;
 
 impl Viewer {
-    /// `rest` is what arrived after the request.
+    /// `rest` has the bytes that arrived after the request.
     pub(crate) fn new(stream: TcpStream, rest: Vec<u8>) -> Self {
         let config = WebSocketConfig::default()
             .read_buffer_size(message::MOST)
@@ -116,7 +116,7 @@ impl Viewer {
         &self.socket.get_ref().stream
     }
 
-    /// `hears`: whether there is room for its input.
+    /// Returns the events to poll for. `hears`: whether there is room for the page's input.
     pub(crate) fn interest(&self, hears: bool) -> PollFlags {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, hears);
@@ -134,7 +134,7 @@ impl Viewer {
                     self.trip = self.trip.min(self.asked.elapsed());
                 }
                 Err(Error::Io(error)) if is_for_later(&error) => return Ok(None),
-                // A page's script can send no pings and no bytes.
+                // A page's script cannot send pings, and a page sends no binary messages.
                 _ => return Err(Left),
             }
         }
@@ -157,7 +157,7 @@ impl Viewer {
                 Message::Seen { picture } => self.took(picture),
                 Message::Visible { visible } => {
                     self.is_visible = visible;
-                    // While hidden, it took what came without drawing it.
+                    // A hidden page acknowledges pictures without drawing them: send the last one again.
                     self.sent = self.sent.map(|(number, _)| (number, self.quality + 1));
                 }
                 Message::Button { button, down, .. } => self.down[button] = down,
@@ -169,13 +169,13 @@ impl Viewer {
         Ok(())
     }
 
-    /// The page acknowledged a picture; records its round trip.
+    /// Handles the acknowledgement of a picture: adapts the quality to the time that it took.
     fn took(&mut self, picture: u32) {
         let Some((_, quality)) = self.sent.filter(|(number, _)| *number == picture) else { return };
         let Some(took) = self.waits.take().map(|since| since.elapsed().saturating_sub(self.trip)) else {
             return;
         };
-        // A better picture than usual says nothing about the usual ones.
+        // The time of a picture in better quality than usual says nothing about the usual ones.
         if quality < self.quality {
             return;
         }
@@ -191,7 +191,7 @@ impl Viewer {
         }
     }
 
-    /// Returns how long until time alone changes something.
+    /// Returns how long to wait for events before a picture or a ping may be due.
     pub(crate) fn patience(&self, shown: Option<&ShownPicture>) -> Duration {
         let lacks_best = |shown: &ShownPicture| self.is_visible && self.sent != Some((shown.number, BEST));
         if shown.is_some_and(lacks_best) { STILL } else { ASK }
@@ -205,7 +205,7 @@ impl Viewer {
         if let Some(shown) = shown.filter(|_| self.is_visible && self.waits.is_none()) {
             let wanted = match self.sent.filter(|(number, _)| *number == shown.number) {
                 None => Some(self.quality),
-                // Step by step, so that on a slow link none takes long.
+                // Improve the quality step by step, so that no picture takes long on a slow link.
                 Some((_, quality)) => quality.checked_sub(1).filter(|_| shown.is_still()),
             };
             if let Some(quality) = wanted
@@ -219,7 +219,7 @@ impl Viewer {
         self.flush()
     }
 
-    /// Pings the page, unless that was done within `pause`.
+    /// Pings the page, unless the last ping was within `pause`.
     fn ask_after(&mut self, pause: Duration) -> Result<(), Left> {
         if self.asked.elapsed() <= pause {
             return Ok(());
@@ -255,7 +255,7 @@ impl Viewer {
         self.note(written)
     }
 
-    /// Keeps what could not be sent for later.
+    /// Notes whether data remains to be sent later. Fails if the connection has failed.
     fn note(&mut self, outcome: tungstenite::Result<()>) -> Result<(), Left> {
         self.has_unsent = match outcome {
             Ok(()) => false,

@@ -1,27 +1,27 @@
 //! The frame's number in every texel: 12 bits as in [`crate::contents::frame_stamp`], three in each half
 //! float.
 //!
-//! The stamp takes the lowest three of a half float's ten bits after the leading one. The other seven keep
-//! their value, so a height below 1 changes by at most 0.0035, less than a step of the colour map.
+//! The stamp replaces the lowest three of a half float's ten stored mantissa bits. The other seven keep their
+//! value, so a height below 1 changes by at most 0.0035, less than a step of the colour map.
 //!
 //! Vulkan may read a denormal half float as zero and may change the bits of a NaN, so a stamped half float is
 //! always normal. Zero and the denormals get the smallest normal exponent (2⁻¹⁴, which is not visible);
 //! infinities and NaN get the largest. A slot is cleared to zeros before the first frame, so a texel with a
 //! half float that is not normal was *never* written.
 //!
-//! `kernels/texture.cu`, `paint.wgsl` and [`apply`] stamp; `check.wgsl` and [`judge`] check.
+//! `kernels/texture.cu`, `paint.wgsl` and [`apply`] write stamps; `check.wgsl` and [`judge`] check them.
 
 use half::f16;
 
 use super::{Seen, seen};
 use crate::contents::texture::Texel;
 
-/// Tells a shader not to stamp.
+/// The value that tells a shader not to stamp.
 pub const NONE: u32 = u32::MAX;
 
 const PART: u16 = 7;
 const EXPONENT: u16 = 0x7c00;
-/// Of normal numbers.
+/// The smallest exponent of normal numbers.
 const SMALLEST: u16 = 0x0400;
 const LARGEST: u16 = 0x7800;
 
@@ -49,13 +49,13 @@ pub fn judge(texel: Texel, frame: u64) -> Seen {
     seen(part(0) | part(1) | part(2) | part(3), frame)
 }
 
-/// Returns the lowest and the highest value that each half float of a stamped texel can have had.
+/// Returns the lowest and the highest value that each half float can have had before the stamp.
 pub fn ranges(texel: Texel) -> [[f64; 2]; 4] {
     texel.halves().map(|half| {
         let bits = half.to_bits();
         let (low, high) = (f16::from_bits(bits & !PART).to_f64(), f16::from_bits(bits | PART).to_f64());
         match bits & EXPONENT {
-            // This may have been zero or denormal.
+            // The original value may have been zero or denormal.
             SMALLEST => [low.min(high).min(0.0), low.max(high).max(0.0)],
             _ => [low.min(high), low.max(high)],
         }

@@ -5,7 +5,7 @@ use wavefield_draw::Picture;
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device, image_barrier, pipeline_barrier, to_host};
 
-/// Four bytes a pixel, as the GPU drew them.
+/// A picture's pixels, with four bytes each in the picture's format.
 pub struct Pixels {
     pub bytes: Vec<u8>,
     pub extent: vk::Extent2D,
@@ -13,12 +13,12 @@ pub struct Pixels {
 
 type Copied = (Buffer, vk::Extent2D);
 
-/// Pictures in flight, each with a tag, such as its time. Drop them when the GPU is done with them.
+/// Copies of pictures in flight, each with a tag such as a time. The GPU must finish before this is dropped.
 pub struct Copies<T> {
     device: Device,
-    /// For each flight, until its picture is taken.
+    /// Each flight's copy, until it is taken.
     flights: Vec<Option<(T, Copied)>>,
-    /// From the last copy that was taken.
+    /// The buffer of the last copy that was taken, for reuse.
     spare: Option<Copied>,
 }
 
@@ -34,7 +34,7 @@ impl<T: Copy + Ord> Copies<T> {
         Some((tag, buffer.bytes().map(|bytes| Pixels { bytes: bytes.to_vec(), extent: *extent })))
     }
 
-    /// Returns the flights whose pictures are not taken yet, in the order of their tags.
+    /// Returns the flights whose pictures are not taken yet, sorted by tag.
     pub fn pending(&self) -> Vec<(T, usize)> {
         let all = self.flights.iter().enumerate();
         let mut pending: Vec<_> = all.filter_map(|(flight, one)| Some((one.as_ref()?.0, flight))).collect();
@@ -42,14 +42,14 @@ impl<T: Copy + Ord> Copies<T> {
         pending
     }
 
-    /// Copies a picture, and leaves it in its final layout.
+    /// Records a copy of a picture, and leaves the picture in its final layout.
     ///
     /// # Errors
-    /// There is no memory for it. Nothing was recorded then.
+    /// Fails if there is no memory for the copy. In that case nothing is recorded.
     ///
     /// # Safety
     /// - `commands` is recording, outside a render pass, and is submitted once, after the picture's draw.
-    /// - The picture is alive and then in its final layout, has four bytes a pixel, and may be copied from.
+    /// - The picture is alive, has four bytes per pixel and `TRANSFER_SRC`, and is then in its final layout.
     /// - The GPU has finished with the flight, and finishes these commands before the copies are dropped.
     pub unsafe fn record(
         &mut self,
@@ -61,7 +61,7 @@ impl<T: Copy + Ord> Copies<T> {
         if self.flights.len() <= flight {
             self.flights.resize_with(flight + 1, || None);
         }
-        // An untaken picture makes room.
+        // Reuse the buffer of a picture that was not taken.
         self.spare = self.flights[flight].take().map(|(_, buffer)| buffer).or(self.spare.take());
         let extent = picture.extent;
         // Drop a buffer of another size first, so that the two never coexist.
@@ -83,7 +83,7 @@ impl<T: Copy + Ord> Copies<T> {
         let copied = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
         let aspect = vk::ImageAspectFlags::COLOR;
         let before = image_barrier(picture.image, aspect, (picture.final_layout, drawn), (copied, read));
-        // The next commands may draw over the picture.
+        // Later commands may draw to the picture again.
         let after = (copied, (read.0, vk::AccessFlags2::NONE));
         let after = image_barrier(picture.image, aspect, after, (picture.final_layout, drawn));
         let region = [vk::BufferImageCopy::default()

@@ -15,16 +15,16 @@ type Shot = (Pixels, Duration);
 
 type Written = (u64, Option<(u32, u32)>);
 
-/// Maximum queued pictures.
+/// The maximum number of queued pictures.
 const WAITING: usize = 8;
 const LOOK: Duration = Duration::from_millis(1);
 
-/// The frame loop's side of the thread that encodes pictures.
+/// The frame loop's handle to the thread that encodes pictures.
 pub(super) struct Encoder {
-    /// `None` once the thread was told to end.
+    /// `None` once the thread has been told to end.
     shots: Option<SyncSender<Shot>>,
     thread: Option<Job<Written>>,
-    /// Pictures that the thread is done with.
+    /// The number of pictures that the thread has encoded.
     encoded: Arc<AtomicU64>,
     path: PathBuf,
     timeout: Duration,
@@ -42,7 +42,7 @@ impl Encoder {
         Ok(Self { shots: Some(shots), thread: Some(thread), encoded, path, timeout })
     }
 
-    /// Returns false if the queue is full. With `wait`, waits for room up to the timeout.
+    /// Queues a picture. If the queue is full, returns false, or with `wait` waits until the timeout.
     pub(super) fn send(&self, mut shot: Shot, wait: bool) -> Result<bool> {
         let Some(shots) = &self.shots else { return Ok(false) };
         let began = Instant::now();
@@ -58,12 +58,12 @@ impl Encoder {
         }
     }
 
-    /// Returns whether the thread takes no more pictures because it has failed.
+    /// Returns whether the thread has failed, and so accepts no more pictures.
     pub(super) fn has_failed(&self) -> bool {
         self.shots.is_some() && self.thread.as_ref().is_some_and(Job::is_done)
     }
 
-    /// Waits until everything is written. Fails if nothing is written for the timeout.
+    /// Waits until everything is written. Fails if no picture is written for as long as the timeout.
     pub(super) fn end(&mut self) -> Result<Written> {
         self.shots = None;
         let Some(thread) = self.thread.take() else { return Ok((0, None)) };
@@ -81,7 +81,7 @@ impl Encoder {
         thread.finish()
     }
 
-    /// Blames the reader of the output. The thread still waits, and is not stopped.
+    /// Returns an error that blames the reader of the output. The thread is not stopped and keeps waiting.
     fn stuck(&self) -> Error {
         let words = format!(
             "nothing was read from it for {:.0} s: is its reader still running?",
@@ -104,8 +104,8 @@ enum Sink {
     Raw(Raw),
 }
 
-/// Runs until the last picture or a failure. Without pictures there is no file. `limit` is for the longer side of
-/// a GIF; `None` means raw frames.
+/// Encodes pictures until the last one or a failure. Without pictures, writes no file. `limit` is the maximum
+/// length of a GIF's longer side; `None` means raw frames.
 fn encode(
     shots: Receiver<Shot>,
     output: StreamedOutput,

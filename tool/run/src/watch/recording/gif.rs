@@ -6,11 +6,11 @@ use gif::{Encoder, EncodingError, Frame, Repeat};
 
 use wavefield_gpu::{Error, Result, output_file::StreamedOutput};
 
-/// 25 frames per second. Players show hardly more, and the file would be larger.
+/// 25 frames per second. More would make the file larger, and players hardly show more.
 pub(super) const PERIOD: Duration = Duration::from_millis(40);
-/// For choosing colours: 1 is slow and thorough, 30 is fast.
+/// The speed of choosing colours: 1 is slow and thorough, 30 is fast.
 const SPEED: i32 = 10;
-/// For the last frame, in hundredths of a second.
+/// The last frame's delay, in hundredths of a second.
 const LAST: u64 = 4;
 
 /// Encodes each frame in memory, then appends it to the file whole.
@@ -18,14 +18,14 @@ pub(super) struct Gif {
     encoder: Encoder<Vec<u8>>,
     output: StreamedOutput,
     size: (u16, u16),
-    /// The last frame and its time, in hundredths of a second. The next frame ends its display.
+    /// The last frame and its time, in hundredths of a second. The next frame's time determines its delay.
     waiting: Option<(Frame<'static>, u64)>,
     begun: bool,
 }
 
 impl Gif {
     pub(super) fn new(output: StreamedOutput, (width, height): (u32, u32)) -> Result<Self> {
-        // The encoder's limit keeps both sides within what a GIF can have.
+        // The caller has limited both sides to 16 bits, as GIF demands.
         let size = (width as u16, height as u16);
         let mut encoder = Encoder::new(Vec::new(), size.0, size.1, &[]).map_err(failed)?;
         encoder.set_repeat(Repeat::Infinite).map_err(failed)?;
@@ -43,7 +43,7 @@ impl Gif {
     }
 
     fn write(&mut self, mut frame: Frame<'_>, hundredths: u64) -> Result<()> {
-        // Browsers show a delay of less than two as ten.
+        // Browsers replace a delay of less than two hundredths by ten.
         frame.delay = hundredths.clamp(2, u16::MAX.into()) as u16;
         self.encoder.write_frame(&frame).map_err(failed)?;
         let bytes = std::mem::take(self.encoder.get_mut());
@@ -52,7 +52,7 @@ impl Gif {
         Ok(())
     }
 
-    /// Keeps the frames before one that failed.
+    /// Finishes the file. If a frame failed, the file keeps the frames before it.
     pub(super) fn end(mut self) -> Result<()> {
         let last = match self.waiting.take() {
             Some((frame, _)) => self.write(frame, LAST),
@@ -62,7 +62,7 @@ impl Gif {
             return last;
         }
         let rest = self.encoder.into_inner().map_err(failed)?;
-        // The last byte is the file's end. Before it there may be a frame that could not be appended.
+        // The last byte is the GIF's trailer. A frame that could not be appended may precede it.
         let end = &rest[rest.len().saturating_sub(1)..];
         let ended = self.output.append(end).and_then(|()| self.output.finish());
         last.and(ended)

@@ -1,7 +1,7 @@
 //! Records drawn pictures as a film: a GIF, or raw frames on standard output.
 //!
-//! A film's [`Copies`] are recorded after the draw. Once the GPU is done, the pixels go to a thread that
-//! encodes them. The frame loop of a window never waits for it: a film leaves frames out instead.
+//! A film's [`Copies`] are recorded after the draw. Once the GPU has finished, the pixels go to a thread that
+//! encodes them. A window's frame loop never waits for that thread: the film leaves frames out instead.
 
 mod copies;
 mod encoder;
@@ -26,7 +26,7 @@ use wavefield_gpu::{Error, Result};
 pub struct FilmDesc {
     /// A GIF, or `-` for raw frames on standard output.
     pub path: PathBuf,
-    /// A GIF's longer side in pixels. Larger pictures are divided by a whole number.
+    /// The maximum length of a GIF's longer side, in pixels. Larger pictures are scaled by a whole factor.
     pub side: u32,
     pub format: vk::Format,
     /// Whether to wait for the encoder. Otherwise frames are left out while it is behind.
@@ -45,7 +45,7 @@ impl FilmDesc {
 pub struct Recorded {
     pub path: PathBuf,
     pub frames: u64,
-    /// Left out because the encoder was behind.
+    /// The number of frames that were left out because the encoder was behind.
     pub dropped: u64,
     pub size: Option<(u32, u32)>,
 }
@@ -70,8 +70,8 @@ impl fmt::Display for Recorded {
     }
 }
 
-/// For each frame call [`Film::done`] once the flight's previous frame is done, then [`Film::wants`], and if
-/// that is true, [`Film::record`]. An error ends the film, and [`Film::end`] returns it.
+/// For each frame, call [`Film::done`] once the GPU has finished the flight's previous frame, then
+/// [`Film::wants`], and if that is true, [`Film::record`]. [`Film::end`] returns the error that ended a film.
 pub struct Film {
     desc: FilmDesc,
     copies: Copies<Duration>,
@@ -111,21 +111,21 @@ impl Film {
         }
     }
 
-    /// Calls [`Film::done`] for every flight, which may then be renumbered. The GPU must be at rest.
+    /// Calls [`Film::done`] for every flight, so that flights may be renumbered. The GPU must be idle.
     pub fn all_done(&mut self) {
         self.copies.pending().into_iter().for_each(|(_, flight)| self.done(flight));
     }
 
-    /// Returns whether this frame belongs in the film. `now` has any fixed origin, and never goes back.
+    /// Returns whether this frame belongs in the film. `now` has any fixed origin, and never decreases.
     pub fn wants(&mut self, now: Duration) -> bool {
         self.next = if self.has_ended() { None } else { self.clock.frame(now) };
         self.next.is_some()
     }
 
-    /// Copies a picture for which [`Film::wants`] was true. Leaves it in its final layout.
+    /// Records a copy of a picture for which [`Film::wants`] was true, and leaves it in its final layout.
     ///
     /// # Safety
-    /// As [`Copies::record`]. The picture has the film's format, and [`Film::done`] freed the flight.
+    /// As for [`Copies::record`]. The picture has the film's format; [`Film::done`] ran for the flight.
     pub unsafe fn record(&mut self, commands: vk::CommandBuffer, flight: usize, picture: &Picture) {
         let Some(at) = self.next.take() else { return };
         // SAFETY: the caller's promise; the film's owner waits for the GPU before it drops the film.
@@ -138,10 +138,10 @@ impl Film {
         self.failure.is_some() || self.encoder.has_failed()
     }
 
-    /// Waits until the film is written. If the GPU is `at_rest`, it includes the frames in flight.
+    /// Waits until the film is written, including the copies not yet taken if the GPU is idle (`at_rest`).
     ///
     /// # Errors
-    /// The error that ended the film early. Earlier frames are still written if possible.
+    /// Returns the error that ended the film early. Earlier frames are still written if possible.
     pub fn end(&mut self, at_rest: bool) -> Result<Recorded> {
         if at_rest {
             self.all_done();
@@ -166,9 +166,9 @@ struct FilmClock {
     taken: Option<Duration>,
 }
 
-/// Longer pauses are shortened to this.
+/// The longest pause in a film. Longer pauses are shortened to this.
 const LONGEST_GAP: Duration = Duration::from_secs(1);
-/// A frame may come this much too early, because displays do not pace frames quite evenly.
+/// How much too early a frame may come, because displays do not pace frames quite evenly.
 const EARLY: Duration = Duration::from_millis(2);
 
 impl FilmClock {

@@ -9,7 +9,7 @@ pub(super) const PERIOD: Duration = Duration::from_nanos(1_000_000_000 / RATE as
 
 pub(super) struct Raw {
     output: StreamedOutput,
-    /// Repeated for missing frames.
+    /// The last frame, which is repeated for missing ones.
     last: Vec<u8>,
     written: u64,
 }
@@ -23,7 +23,7 @@ impl Raw {
         Self { output, last: Vec::new(), written: 0 }
     }
 
-    /// Fills a gap before the frame with copies of the last one.
+    /// Writes a frame. Fills a gap before it with copies of the previous frame.
     pub(super) fn frame(&mut self, rgba: &[u8], at: Duration) -> Result<()> {
         let number = (at.as_secs_f64() * f64::from(RATE)).round() as u64;
         while self.written > 0 && self.written < number {

@@ -7,7 +7,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// Returns `None` for formats that no window or file has.
+    /// Returns `None` for formats other than 8-bit RGBA and BGRA.
     pub(super) fn of(format: vk::Format) -> Option<Self> {
         match format {
             vk::Format::R8G8B8A8_SRGB | vk::Format::R8G8B8A8_UNORM => Some(Self::Rgba),
@@ -31,11 +31,11 @@ pub(super) fn fitting(extent: vk::Extent2D, limit: u32) -> (u32, u32) {
 }
 
 /// Converts a picture to the film's size, as opaque RGBA. Each pixel is the mean of a square of the picture.
-/// A picture of another shape, after the window was resized, gets black bars.
+/// A picture with another aspect ratio, as after the window was resized, gets black bars.
 pub(super) fn fit(pixels: &[u8], extent: vk::Extent2D, order: Order, size: (u32, u32), film: &mut Vec<u8>) {
     let [from_width, from_height, width, height] =
         [extent.width, extent.height, size.0, size.1].map(|side| side as usize);
-    // The least divisor that makes the picture fit. As in `fitting`, remainders are left out.
+    // The smallest divisor that makes the picture fit. As in `fitting`, remainders are cut off.
     let by = (from_width / (width + 1)).max(from_height / (height + 1)) + 1;
     let (columns, rows) = ((from_width / by).max(1), (from_height / by).max(1));
     let corner = (height - rows) / 2 * width + (width - columns) / 2;

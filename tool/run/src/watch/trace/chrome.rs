@@ -12,7 +12,7 @@ use super::cpu::CpuSpan;
 use super::recorder::{FrameSpans, Track};
 use wavefield_gpu::{Result, output_file};
 
-/// Writes a file, whole or not at all: a picture if its name ends with `.svg`, else trace events.
+/// Writes a picture if the name ends with `.svg`, otherwise trace events. Never leaves a partial file.
 pub fn write_trace(path: &Path, command: &str, cpu: &[CpuSpan], track: &Track) -> Result<()> {
     let text = match wavefield_gpu::svg::is_name_of(path) {
         true => super::picture::drawing(track),
@@ -160,7 +160,7 @@ impl Events {
     }
 }
 
-/// In µs. Arrows belong to the slices around their ends, which lie this far inside.
+/// In µs. A viewer attaches an arrow's end to the slice around it, so the end lies this far inside.
 const NUDGE: f64 = 0.002;
 
 /// Rounds to the nanosecond. More digits would be noise.
@@ -168,7 +168,7 @@ fn round(microseconds: f64) -> f64 {
     (microseconds * 1e3).round() / 1e3
 }
 
-/// Returns the spans in which neither a kernel nor a draw ran, between the first frame and the last.
+/// Returns the spans between the first frame and the last in which neither a kernel nor a draw ran.
 pub fn neither<'a>(frames: impl IntoIterator<Item = &'a FrameSpans>) -> Vec<(f64, f64)> {
     let mut busy: Vec<(f64, f64)> = Vec::new();
     for spans in frames {

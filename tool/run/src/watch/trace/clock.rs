@@ -1,4 +1,4 @@
-//! One clock for both APIs: the GPU's, in Vulkan's timestamps and CUDA's `%globaltimer`, tied to the CPU's.
+//! Ties the GPU's clock, which Vulkan's timestamps and CUDA's `%globaltimer` share, to the CPU's clock.
 
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
@@ -25,13 +25,13 @@ pub struct GpuClock {
     pub host: Instant,
     pub gpu_ns: f64,
     pub error: Duration,
-    /// By `VK_EXT_calibrated_timestamps`.
+    /// Whether `VK_EXT_calibrated_timestamps` was used.
     pub calibrated: bool,
 }
 
 impl GpuClock {
-    /// Waits for the queue. With `VK_EXT_calibrated_timestamps` the error is microseconds. Otherwise an empty
-    /// submission reads the GPU's clock, and the error is half of the time that this takes.
+    /// Reads both clocks. With `VK_EXT_calibrated_timestamps` the error is a few microseconds. Otherwise this
+    /// waits for an empty submission that reads the GPU's clock, and the error is half of the time it takes.
     pub fn tie(queue: &mut Queue) -> Result<Self> {
         let device = queue.device().clone();
         let Some(timestamps) = Timestamps::<1>::new(&device, 1)? else {
@@ -49,7 +49,7 @@ impl GpuClock {
                     (timestamps.read(0)?.map_or(0.0, |[mark]| mark), false)
                 }
             };
-            // The GPU's clock was read in between, so the middle is off by at most half of the distance.
+            // The GPU's clock was read in between, so the midpoint is off by at most half of the interval.
             let error = before.elapsed() / 2;
             Ok(Self { host: before + error, gpu_ns, error, calibrated })
         };
@@ -62,7 +62,7 @@ impl GpuClock {
         tied + (gpu_ns - self.gpu_ns) * 1e-3
     }
 
-    /// Converts to nanoseconds of the GPU's clock.
+    /// Converts a time of the CPU's clock to nanoseconds of the GPU's clock.
     pub fn at(&self, host: Instant) -> f64 {
         let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64() * 1e9;
         self.gpu_ns + since(self.host, host) - since(host, self.host)
@@ -75,7 +75,7 @@ pub struct CudaClock {
     base_ns: f64,
     /// The largest possible error of the tie. Event times also have a resolution of about half a microsecond.
     pub error_ns: f64,
-    /// Becomes the base once the stream has reached it.
+    /// The event that becomes the base once the stream has reached it.
     next: Option<Event>,
 }
 
@@ -94,7 +94,7 @@ impl CudaClock {
             after.record(stream)?;
             let mut bytes = [0; size_of::<u64>()];
             memory.read(stream, &mut bytes)?;
-            // `%globaltimer` was read in between, so the middle is off by at most half of the distance.
+            // `%globaltimer` was read in between, so the midpoint is off by at most half of the interval.
             let error_ns = f64::from(base.elapsed_ms(&after)?.unwrap_or(0.0)) * 1e6 / 2.0;
             let base_ns = u64::from_ne_bytes(bytes) as f64 - error_ns;
             Ok(Self { base, base_ns, error_ns, next: None })
@@ -102,14 +102,14 @@ impl CudaClock {
         best_of(read, |clock| clock.error_ns)
     }
 
-    /// Returns nanoseconds of the GPU's clock; `None` while the stream has not reached the event.
+    /// Returns an event's time in nanoseconds of the GPU's clock; `None` until the stream has reached it.
     pub fn time_of(&self, event: &Event) -> Result<Option<f64>> {
         let elapsed = self.base.elapsed_ms(event)?;
         Ok(elapsed.map(|milliseconds| self.base_ns + f64::from(milliseconds) * 1e6))
     }
 
-    /// Moves the base to a later event: ten seconds after the base, the single precision of CUDA's times is a
-    /// microsecond. Never waits. The first call records the new base, and a later call adopts it.
+    /// Moves the base to a later event: ten seconds after the base, CUDA's single-precision times resolve
+    /// only a microsecond. Never waits. The first call records the new base, and a later call adopts it.
     pub fn move_on(&mut self, stream: &Stream) -> Result<()> {
         if let Some(next) = self.next.take() {
             match self.time_of(&next)? {

@@ -1,5 +1,5 @@
 //! Records the start and end of each `trace_span!` in the code. Another subscriber of the `tracing` crate,
-//! for example Tracy's, can listen instead. Without one, a span costs a test of one integer.
+//! such as Tracy's, can be installed instead. Without a subscriber, a span costs one integer comparison.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{ThreadId, current};
@@ -15,13 +15,13 @@ use wavefield_gpu::{Error, Result};
 pub struct CpuSpan {
     pub name: &'static str,
     pub frame: Option<u64>,
-    /// Not on the thread that called [`CpuSpans::new`].
+    /// Whether the span ran on a thread other than the one that called [`CpuSpans::new`].
     pub other_thread: bool,
     pub begin: Instant,
     pub end: Option<Instant>,
 }
 
-/// Clones share one list.
+/// A list of at most `most` spans. Clones share the list.
 #[derive(Clone)]
 pub struct CpuSpans {
     spans: Arc<Mutex<Vec<CpuSpan>>>,
@@ -30,12 +30,12 @@ pub struct CpuSpans {
 }
 
 impl CpuSpans {
-    /// Allocates the memory for all `most` spans now, so that no span has to.
+    /// Allocates memory for `most` spans up front, so that recording a span never allocates.
     pub fn new(most: usize) -> Self {
         Self { spans: Arc::new(Mutex::new(Vec::with_capacity(most))), most, home: current().id() }
     }
 
-    /// Listens to all threads from now on. Fails if this process already has a subscriber.
+    /// Starts recording the spans of all threads. Fails if this process already has a subscriber.
     pub fn install(&self) -> Result<()> {
         let installed = tracing::subscriber::set_global_default(self.clone());
         installed.map_err(|_| Error::Unsupported("a process can be traced only once".into()))
@@ -46,12 +46,12 @@ impl CpuSpans {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<CpuSpan>> {
-        // A panic of another thread leaves the list intact.
+        // A panic in another thread leaves the list intact.
         self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The ids of kept spans count from 1 and never get this large.
+/// The id of a span that is not kept. Ids of kept spans count up from 1 and never get this large.
 const NOT_KEPT: u64 = u64::MAX;
 
 impl Subscriber for CpuSpans {
@@ -89,13 +89,13 @@ impl Subscriber for CpuSpans {
 
     fn exit(&self, span: &Id) {
         let now = Instant::now();
-        // The span is gone if it was taken before its end.
+        // The span is missing if it was not kept, or was taken before its end.
         if let Some(span) = self.lock().get_mut((span.into_u64() - 1) as usize) {
             span.end = Some(now);
         }
     }
 
-    // Every span is entered when it is made, and left once.
+    // Every span is entered as soon as it is created, and exited once.
     fn enter(&self, _span: &Id) {}
     fn record(&self, _span: &Id, _values: &Record<'_>) {}
     fn record_follows_from(&self, _span: &Id, _follows: &Id) {}

@@ -1,8 +1,8 @@
 //! Records CPU calls, CUDA kernels and Vulkan draws on one clock, for Perfetto or `chrome://tracing`.
 //!
-//! [`GpuClock`] ties Vulkan's timestamps to the CPU's clock. CUDA's events only give the time between two of
-//! them; [`CudaClock`] ties them to `%globaltimer`, which on NVIDIA devices is the clock of Vulkan's
-//! timestamps (`wavefield bench latency` checks that). The file states the measured error of each tie.
+//! [`GpuClock`] ties Vulkan's timestamps to the CPU's clock. CUDA only gives the time between two events;
+//! [`CudaClock`] ties events to `%globaltimer`, which on NVIDIA devices is the clock of Vulkan's timestamps
+//! (`wavefield bench latency` checks that). A trace's file states the measured error of each tie.
 
 mod chrome;
 mod clock;

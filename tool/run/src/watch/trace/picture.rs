@@ -6,7 +6,7 @@ use super::recorder::{FrameSpans, Track};
 use wavefield_gpu::svg::{self, n, round_step};
 
 const SHOWN: usize = 4;
-// In pixels: the drawing's width, the names at the left, the margin at the right, the run's name, one row.
+// In pixels: the widths of the drawing, the names and the right margin; the heights of the head and a row.
 const WIDTH: f64 = 1180.0;
 const NAMES: f64 = 92.0;
 const RIGHT: f64 = 12.0;
@@ -14,7 +14,7 @@ const HEAD: f64 = 32.0;
 const ROW: f64 = 22.0;
 const BAR: f64 = ROW - 4.0;
 
-/// Starts with a frame in the middle, because the first frames fill the ring and are not typical.
+/// Draws frames from the middle of the trace: the first frames fill the ring and are not typical.
 pub(super) fn drawing(track: &Track) -> String {
     let shown: Vec<_> = track.frames.iter().skip(track.frames.len() / 2).take(SHOWN).collect();
     let from = shown.first().map_or(0.0, |spans| spans.vulkan[1]);
@@ -22,7 +22,7 @@ pub(super) fn drawing(track: &Track) -> String {
     let scale = (WIDTH - NAMES - RIGHT) / (to - from);
     let vulkan = if track.uses_cuda { HEAD + ROW } else { HEAD };
     let rows = [("CUDA", HEAD), ("Vulkan", vulkan)];
-    // Without CUDA, nothing switches.
+    // Without CUDA, the GPU does not switch.
     let usual = if track.uses_cuda { usual(&track.frames) } else { Vec::new() };
     let top = vulkan + ROW + 20.0;
     let step = round_step((to - from) / 10.0);
@@ -36,7 +36,7 @@ pub(super) fn drawing(track: &Track) -> String {
         @for spans in &track.frames {
             (frame(track, spans, &usual, |row, class, (begin, end), words| {
                 let (begin, end) = (begin.max(from), end.min(to));
-                // A kernel of 3 µs must show among draws of milliseconds.
+                // A 3 µs kernel must be visible next to draws of several milliseconds.
                 let width = ((end - begin) * scale).max(2.5);
                 let tip = format!("{words}: {:.1} µs", (end - begin) * 1e-3);
                 let place = [NAMES + (begin - from) * scale, if row == "CUDA" { HEAD } else { vulkan } + 2.0];
@@ -53,7 +53,7 @@ pub(super) fn drawing(track: &Track) -> String {
     svg::picture("What ran when on the GPU", [WIDTH, top + 48.0], &content).into_string()
 }
 
-/// Draws each bar by `bar`, which takes its row, class, time and words.
+/// Draws a frame's bars. `bar` takes a bar's row, CSS class, time span and tooltip.
 fn frame(
     track: &Track,
     spans: &FrameSpans,
@@ -73,7 +73,7 @@ fn frame(
     }
 }
 
-/// Returns a draw's slices, and the rest after the last one (the background, and resolving the samples).
+/// Returns a draw's slices, and the rest after the last slice (the background and the multisample resolve).
 fn parts(spans: &FrameSpans) -> Vec<(f64, f64)> {
     let Some(slices) = spans.slices else { return Vec::new() };
     let ends = slices.into_iter().chain([spans.vulkan[2]]);
@@ -88,8 +88,8 @@ fn usual(frames: &[FrameSpans]) -> Vec<f64> {
     lengths.filter(|lengths| !lengths.is_empty()).reduce(shortest).unwrap_or_default()
 }
 
-/// Returns the parts in which Vulkan was at work. A part that is far longer than usual had to wait, for
-/// CUDA's signal or for a switch back from CUDA. It is cut, so that the wait shows as a gap.
+/// Returns the parts of a draw without their waits. A part that took far longer than usual waited for CUDA's
+/// signal or for a switch back from CUDA. It is shortened to its usual time, so the wait shows as a gap.
 fn at_work(spans: &FrameSpans, usual: &[f64]) -> Vec<(f64, f64)> {
     let mut parts = parts(spans);
     for ((from, to), usual) in parts.iter_mut().zip(usual) {
@@ -100,7 +100,7 @@ fn at_work(spans: &FrameSpans, usual: &[f64]) -> Vec<(f64, f64)> {
     parts
 }
 
-/// In nanoseconds. A part that exceeds the usual time by more had to wait.
+/// In nanoseconds. A part that exceeds its usual time by more than this had to wait.
 const SWITCH: f64 = 60_000.0;
 
 fn legend(track: &Track) -> String {

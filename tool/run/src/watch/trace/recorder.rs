@@ -9,7 +9,7 @@ use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Device, Queue, Timestamps};
 use wavefield_handoff::producer::{Batch, CudaTimeline, Frame, Produced, Profile, Source};
 
-/// Slices of a traced draw, each with its end time. A switch to CUDA and back makes one slice longer.
+/// The number of slices of a traced draw, each timed. A switch to CUDA and back makes one slice longer.
 pub const SLICES: usize = 16;
 
 /// In nanoseconds of the GPU's clock.
@@ -22,7 +22,7 @@ pub struct FrameSpans {
     pub slices: Option<[f64; SLICES]>,
     /// Start and end of the kernel on CUDA's stream.
     pub cuda: Option<(f64, f64)>,
-    /// When the CPU began the frame, and how long it worked on it, waits for the hand-off excluded.
+    /// When the CPU began the frame, and how long it worked on it, excluding waits for the hand-off.
     pub cpu: (Instant, Duration),
 }
 
@@ -32,13 +32,13 @@ pub struct Recorder {
     cuda: Option<CudaClock>,
     pub frames: VecDeque<FrameSpans>,
     most: usize,
-    /// A new frame replaces the oldest. Otherwise recording ends after `most` frames.
+    /// Whether a new frame replaces the oldest. Otherwise recording ends after `most` frames.
     live: bool,
     batches: Vec<Batch>,
 }
 
 impl Recorder {
-    /// Collects the first `most` frames, with their draws in slices. Waits for both APIs to tie their clocks.
+    /// Records the first `most` frames, with draws cut into slices. Waits for both APIs, to tie their clocks.
     pub fn new(
         queue: &mut Queue,
         timeline: Option<&CudaTimeline>,
@@ -49,7 +49,7 @@ impl Recorder {
         Ok(Self { slices, live: false, ..Self::live(queue, timeline, flights, most)? })
     }
 
-    /// Collects the last `most` frames, with their draws whole. Waits for both APIs to tie their clocks.
+    /// Records the last `most` frames, with whole draws. Waits for both APIs, to tie their clocks.
     pub fn live(
         queue: &mut Queue,
         timeline: Option<&CudaTimeline>,
@@ -68,10 +68,10 @@ impl Recorder {
         })
     }
 
-    /// Ties the clocks again, as far as possible without a wait.
+    /// Ties the clocks again, as far as that is possible without waiting.
     pub fn tie_again(&mut self, queue: &mut Queue, timeline: Option<&CudaTimeline>) -> Result<()> {
         if self.clock.calibrated {
-            // A failure keeps the old tie.
+            // If this fails, keep the old tie.
             self.clock = GpuClock::tie(queue).unwrap_or(self.clock);
         }
         match (&mut self.cuda, timeline) {
@@ -150,12 +150,12 @@ pub struct Track {
     pub in_queue: bool,
     pub frames: Vec<FrameSpans>,
     pub vulkan_clock: GpuClock,
-    /// The largest possible error of CUDA's tie; `None` without CUDA's stream.
+    /// The largest possible error of tying CUDA's clock; `None` without a CUDA stream.
     pub cuda_clock_error_ns: Option<f64>,
 }
 
 impl Track {
-    /// Names what the producer runs on the GPU; `None` if it runs nothing there.
+    /// Returns the kind of program that the producer runs on the GPU; `None` if it runs nothing there.
     pub fn kernel(&self) -> Option<&'static str> {
         match (self.uses_cuda, self.in_queue) {
             (true, _) => Some("CUDA kernel"),
@@ -164,8 +164,8 @@ impl Track {
         }
     }
 
-    /// Returns the least error of the clocks that the trace proves, or 0. A kernel cannot end after its
-    /// frame's draw, or begin before its slot is free. Times that say otherwise mean wrong clocks.
+    /// Returns a lower bound of the clocks' error, or 0 if the trace shows none. A kernel cannot end after
+    /// its frame's draw, or begin before its slot is free. Times that contradict this prove an error.
     pub fn clock_violation_ns(&self) -> f64 {
         let mut worst: f64 = 0.0;
         for spans in &self.frames {

@@ -4,12 +4,12 @@ use wavefield_handoff::producer::{
     CudaTimeline, Frame, FrameSync, Produced, Producer, Profile, Source, Submit,
 };
 
-/// A part of the synchronization to leave out: `wavefield verify --break`. A check that cannot fail proves
-/// nothing, so without one of the waits, the check must find wrong frames. This shows that the wait is
-/// needed. Without the barriers the check may find nothing.
+/// The part of the synchronization that `wavefield verify --break` leaves out. A check that cannot fail
+/// proves nothing: without one of the waits it must find wrong frames, which also shows that the wait is
+/// needed. Without the barriers it may find nothing.
 ///
 /// Only timelines allow this, because their values grow in order even if one side is late. A binary semaphore
-/// must be waited for before it is signalled again, so without one wait, the run would hang.
+/// must be waited for before it is signalled again, so the run would hang without one of the waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Broken {
     /// Vulkan's submission does not wait until CUDA has written the slot.
@@ -25,7 +25,7 @@ impl Broken {
     pub const NEEDS: &'static str = "is for --producer cuda with --handoff timeline";
 }
 
-/// For [`Broken::Free`], `whole` was made with
+/// A producer without a part of its synchronization. For [`Broken::Free`], `whole` must be made with
 /// [`ProducerDesc::leaves_out_free`](wavefield_handoff::producer::ProducerDesc::leaves_out_free).
 pub struct BrokenProducer {
     whole: Box<dyn Producer>,
@@ -45,7 +45,7 @@ impl BrokenProducer {
             )));
         }
         if broken == Broken::Free {
-            // Otherwise the CPU's wait for a flight would replace the missing one.
+            // Otherwise the CPU's wait for a flight would make up for the missing wait.
             profile.max_in_flight = 2 * profile.slots.len();
         }
         Ok(Self { whole, broken, profile })

@@ -11,24 +11,24 @@ use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::contents::wave::{Grid, WaveShape};
 use wavefield_handoff::producer::{Frame, Produced, Profile, Source, read_slot};
 
-/// Enough for the deepest ring, and a batch of the same length that is filled ahead.
+/// How many frames to remember: enough for the deepest ring, and a batch of the same length filled ahead.
 const REMEMBERED: usize = 64;
 
-/// The frame loop owns it in a checked run. It allocates nothing per frame.
+/// The check of a run, which the frame loop owns. It allocates nothing per frame.
 pub struct Check {
     pub(crate) checker: Checker,
     /// For each flight, the number that its submitted frame must carry, until its counts are read.
     pending: Vec<Option<u64>>,
-    /// The last filled frames, indexed by their number modulo [`REMEMBERED`].
+    /// The numbers and moments of the last filled frames, indexed by number modulo [`REMEMBERED`].
     moments: [(u64, WaveMoment); REMEMBERED],
-    /// Includes frames of a batch that were not drawn yet.
+    /// The number of filled frames, including those of a batch that are not drawn yet.
     filled: u64,
     pub(crate) tally: Tally,
-    /// If so, the slots at the end do not hold the run's last frames, and are not checked.
+    /// Whether the producer changed. Then the slots do not hold the run's last frames, and are not checked.
     exchanged: bool,
     settled: Option<Footprint>,
     picture: [u32; 2],
-    /// Of the first producer.
+    /// The first producer's grid.
     grid: Grid,
     has_reference: bool,
     broken: Option<Broken>,
@@ -41,7 +41,7 @@ pub struct Checked {
     pub machine: Machine,
     pub broken: Option<Broken>,
     pub tally: Tally,
-    /// At the end of the run; no slots if the producer was exchanged or the run failed.
+    /// Read at the end of the run; no slots if the producer was exchanged or the run failed.
     pub slots: SlotsFound,
     /// After [`Footprint::SETTLED`] frames; `None` in a shorter run.
     pub settled: Option<Footprint>,
@@ -49,7 +49,7 @@ pub struct Checked {
 }
 
 impl Check {
-    /// Blanks the slots of a stamping producer that has not produced yet. Waits for the queue.
+    /// Blanks the slots of `producer`, which stamps frames and has not produced any. Waits for the queue.
     pub fn new(
         queue: &mut Queue,
         producer: &Profile,
@@ -78,7 +78,7 @@ impl Check {
         Ok(made)
     }
 
-    /// Goes on with another producer, whose slots hold `array`.
+    /// Continues with another producer, whose slots hold `array`.
     #[cfg(target_os = "linux")] // Only `serve` exchanges producers.
     pub fn exchanged(&mut self, array: DrawnArray) {
         self.exchanged = true;
@@ -87,7 +87,7 @@ impl Check {
 
     /// Reads the slots back. Both APIs must be at rest, with all `drawn` frames finished.
     pub fn finish(&mut self, queue: &mut Queue, producer: &Profile, drawn: u64) -> Result<Checked> {
-        // Before memory is allocated to read the slots.
+        // Measure before memory is allocated to read the slots.
         let end = Footprint::take(drawn, &self.device, self.picture);
         let mut slots = SlotsFound::default();
         let depth = producer.slots.len() as u64;
@@ -106,7 +106,7 @@ impl Check {
             match last_user(self.filled, depth, slot) {
                 Some(frame) => {
                     let (number, moment) = self.moments[(frame % REMEMBERED as u64) as usize];
-                    // Otherwise the frame is too old.
+                    // If the number differs, the frame is too old.
                     let known = number == frame && self.has_reference;
                     slots.add_filled(grid, &found, frame, known.then_some(moment));
                 }

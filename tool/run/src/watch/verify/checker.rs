@@ -1,6 +1,6 @@
 //! The check on the GPU: `check.wgsl` over every vertex, or every level's texels. A frame's commands acquire
 //! the slot, *look*, draw, *look again*, which shows what was written while the draw read, and copy the
-//! counts. The CPU reads these without a wait, once the frame is done and its flight is needed again.
+//! counts. The CPU reads these without waiting, when the frame is finished and its flight is needed again.
 
 use ash::vk;
 use bytemuck::{Pod, Zeroable};
@@ -60,7 +60,7 @@ pub struct Checker {
     /// In GPU memory, because counting over the bus would be slow.
     counts: Vec<Buffer>,
     read_back: Vec<Buffer>,
-    /// The stamp of each flight's frame, which commands cannot contain, since many frames submit them.
+    /// The stamp of each flight's frame. It is not in the commands, because later frames submit them again.
     expected: Vec<Buffer>,
     scene: Scene,
     array: DrawnArray,
@@ -68,7 +68,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Checks arrays in storage buffers, or images of the array's grid with all their levels.
+    /// Makes a checker for arrays in storage buffers, or for images of the array's grid with all levels.
     pub fn new(device: &Device, scene: Scene, array: DrawnArray, flights: usize) -> Result<Self> {
         let make = |label, size, usage, location| {
             let desc = BufferDesc { label, size, usage, location };
@@ -111,7 +111,7 @@ impl Checker {
             shader,
             12,
             &[
-                // The descriptor is written when the flight is recorded.
+                // The descriptor is written when the flight's commands are recorded.
                 Choices::Later(slot, flights),
                 Choices::These(&bound(&counts)),
                 Choices::These(&bound(&expected)),
@@ -120,7 +120,7 @@ impl Checker {
         Ok(Self { pipeline, counts, read_back, expected, scene, array, device: device.clone() })
     }
 
-    /// Checks other arrays from now on. No frame may be in flight, nor any recording submitted again.
+    /// Changes the array to check. No frame may be in flight, and no old recording may be submitted again.
     #[cfg(target_os = "linux")] // Only `serve` calls this.
     pub(super) fn set_array(&mut self, array: DrawnArray) {
         self.array = array;
@@ -156,7 +156,7 @@ impl Checker {
         })
     }
 
-    /// Fills an image with zeros, which no stamped texel has.
+    /// Clears an image to zero, a value that no stamped texel has.
     ///
     /// # Safety
     /// `commands` is recording, outside a render pass; nothing else uses the slot.
@@ -188,14 +188,14 @@ impl Checker {
         }
     }
 
-    /// Expects this frame in the flight's next submission. The GPU must have finished with the flight.
+    /// Sets the frame that the flight's next submission must show. The GPU must be done with the flight.
     pub fn expect(&mut self, flight: usize, frame: u64) -> Result<()> {
         self.expected[flight].bytes_mut()?.copy_from_slice(&frame_stamp::of(frame).to_ne_bytes());
         Ok(())
     }
 
-    /// Looks at `source`, which is of the scene's kind. The first look resets the counts; the second copies
-    /// them to the CPU. The commands may be submitted again after another [`Checker::expect`].
+    /// Records a look at `source`, which is of the scene's kind. The first look resets the counts; the second
+    /// copies them to the CPU. The commands may be submitted again after another [`Checker::expect`].
     ///
     /// # Safety
     /// `commands` is recording, outside a render pass (for a slice, nothing is recorded). The flight's
@@ -235,8 +235,8 @@ impl Checker {
                 }
                 At::Slice(_) => {}
                 At::AfterDraw => {
-                    // The draw's shaders must be done before this look. No barrier can name CUDA's writes,
-                    // but this one makes the caches read the memory again.
+                    // The draw's shaders must finish before this look. No barrier can name CUDA's writes,
+                    // but this one makes the look read memory again, rather than its caches.
                     let drawn = (
                         vk::PipelineStageFlags2::ALL_GRAPHICS | vk::PipelineStageFlags2::COMPUTE_SHADER,
                         vk::AccessFlags2::MEMORY_WRITE,

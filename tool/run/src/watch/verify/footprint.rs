@@ -5,29 +5,29 @@ use serde::{Deserialize, Serialize};
 
 use wavefield_gpu::vulkan::Device;
 
-/// What the process held at one moment, as far as the system says.
+/// The resources that the process held at one moment, as far as the system reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Footprint {
     pub frame: u64,
-    /// `/proc/self/fd`.
+    /// The number of open descriptors, from `/proc/self/fd`.
     pub descriptors: Option<u64>,
-    /// `VmRSS` of `/proc/self/status`.
+    /// `VmRSS` from `/proc/self/status`.
     pub resident_bytes: Option<u64>,
-    /// This process's share of a GPU's memory: `VK_EXT_memory_budget`.
+    /// The memory of a GPU that this process uses, from `VK_EXT_memory_budget`.
     pub device_bytes: Option<u64>,
     /// Width and height, on which memory depends.
     pub picture: [u32; 2],
 }
 
-/// Bytes by which the pools of drivers and allocators may grow. A leak in a long run exceeds it.
+/// The bytes by which pools of drivers and allocators may grow. A leak in a long run exceeds this.
 pub(super) const ALLOWANCE: u64 = 16 << 20;
 
 impl Footprint {
-    /// By this frame, every flight, slot and cache was used.
+    /// The frame by which every flight, slot and cache has been used.
     pub const SETTLED: u64 = 200;
 
     pub fn take(frame: u64, device: &Device, picture: [u32; 2]) -> Self {
-        // A software device's memory is the machine's, in which other processes grow too.
+        // A software device uses the machine's memory, which other processes use too.
         let own = device.info().kind != vk::PhysicalDeviceType::CPU;
         Self {
             frame,
@@ -38,7 +38,7 @@ impl Footprint {
         }
     }
 
-    /// Describes what has grown although it must not. Memory counts only for pictures of equal size.
+    /// Describes what has grown but must not. Compares memory only between pictures of equal size.
     pub fn growth_since(&self, start: &Self) -> Vec<String> {
         let mut found = Vec::new();
         if let (Some(now), Some(then)) = (self.descriptors, start.descriptors)
@@ -63,7 +63,7 @@ impl Footprint {
 }
 
 fn open_descriptors() -> Option<u64> {
-    // Without the descriptor that reads the folder.
+    // Exclude the descriptor that reads the directory.
     Some(std::fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as u64)
 }
 

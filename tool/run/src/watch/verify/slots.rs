@@ -10,9 +10,9 @@ use wavefield_handoff::contents::texture::{self, Texel};
 use wavefield_handoff::contents::wave::{self, Grid, Vertex, WaveShape};
 
 pub enum SlotContent {
-    /// Row after row.
+    /// Row by row.
     Vertices(Vec<Vertex>),
-    /// Level after level, row after row.
+    /// Level by level, and row by row within a level.
     Texels(Vec<Texel>),
 }
 
@@ -27,22 +27,22 @@ pub fn tolerance(scene: Scene) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WaveMoment {
     pub time: f64,
-    /// For the wave.
+    /// Used by the wave only.
     pub shape: WaveShape,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SlotsFound {
     pub slots: u64,
-    /// Those without the stamp of their slot's last frame; in a slot without frames, those not blank.
+    /// Elements without the stamp of their slot's last frame; in a slot without frames, those not blank.
     pub wrong_stamps: u64,
-    /// The largest difference from the float64 reference, in the units of [`tolerance`]. Absent for other
-    /// kernels, and if no slot was filled. The stamp's bits do not count.
+    /// The largest difference from the float64 reference, in the units of [`tolerance`]. `None` without a
+    /// reference, or if no slot was filled. The comparison ignores the stamp's bits.
     pub worst_error: Option<f64>,
 }
 
 impl SlotsFound {
-    /// Adds a slot that `frame` was the last to fill. `moment` is that frame's; `None` without a reference.
+    /// Adds a slot that `frame` was the last to fill, at `moment`, which is `None` without a reference.
     pub fn add_filled(&mut self, grid: Grid, slot: &SlotContent, frame: u64, moment: Option<WaveMoment>) {
         let right = |seen: Seen| seen == Seen::Right;
         let wrong = match slot {

@@ -1,5 +1,5 @@
-//! Judges a frame by the counts of its two looks, and sums up all frames. "Vertex" also means a texel, if
-//! slots are images, or a stamp, if a client chose the array.
+//! Judges a frame by the counts of its two looks, and sums up all frames. "Vertex" means a texel if slots are
+//! images, and a stamp if a client chose the array.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,7 @@ impl std::ops::Add for Counts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     pub counts: Counts,
-    /// Smallest and largest key of the wrong vertices. Equal stamps, and all missing ones, share a key.
+    /// Smallest and largest key of the wrong vertices. A key stands for one stamp, or for all missing stamps.
     pub keys: Option<(u32, u32)>,
 }
 
@@ -47,9 +47,9 @@ impl Look {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Looks {
-    /// Between the hand-off from the producer and the draw.
+    /// The look between the hand-off from the producer and the draw.
     pub before: Look,
-    /// Between the draw and the hand-off to the producer, so it sees what was written while the draw read.
+    /// The look between the draw and the hand-off back, which finds what was written while the draw read.
     pub after: Look,
 }
 
@@ -72,7 +72,7 @@ pub struct Tally {
     pub wrong_frames: u64,
     pub torn_frames: u64,
     pub first_wrong_frame: Option<u64>,
-    /// A look did not reach every vertex, which is a fault of the check itself.
+    /// Frames in which a look did not reach every vertex, which is a fault of the check itself.
     pub unchecked_frames: u64,
 }
 
