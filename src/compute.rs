@@ -7,8 +7,8 @@ use ash::{Device, vk};
 use bytemuck::{Pod, Zeroable};
 use gpu_allocator::MemoryLocation;
 
-use crate::gpu::Gpu;
-use crate::objects::{AutoDestroy, Buffer, Layout, memory_barrier, shader};
+use crate::gpu::{AutoDestroy, Gpu};
+use crate::objects::{Buffer, Layout, memory_barrier, shader};
 
 /// The period of the wave in seconds, as in `kernels/wave.cu`.
 const LOOP: f64 = 20.0;

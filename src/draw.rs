@@ -9,10 +9,8 @@ use glam::camera::rh::{proj::vulkan::perspective_infinite_reverse, view::look_at
 use glam::{Mat4, Vec3, Vec4};
 use gpu_allocator::MemoryLocation;
 
-use crate::gpu::Gpu;
-use crate::objects::{
-    AutoDestroy, Buffer, Image, Layout, Scope, graphics_pipeline, image_barrier, possible_samples,
-};
+use crate::gpu::{AutoDestroy, Gpu};
+use crate::objects::{Buffer, Image, Layout, Scope, graphics_pipeline, image_barrier, possible_samples};
 
 #[derive(Clone, Copy)]
 pub struct Target {

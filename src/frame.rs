@@ -20,8 +20,7 @@ use vulkan_cuda::Error;
 use crate::compute::Compute;
 use crate::draw::{Draw, View};
 use crate::field::{Field, PARAMETERS, Vertex, failed};
-use crate::gpu::{Gpu, PATIENCE, at};
-use crate::objects::{AutoDestroy, semaphore};
+use crate::gpu::{AutoDestroy, Gpu, PATIENCE, at, semaphore};
 use crate::picture::Picture;
 use crate::swapchain::{Acquired, Swapchain};
 

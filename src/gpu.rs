@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use ash::{khr, vk};
+use ash::{Device, khr, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use vulkan_cuda::{CudaInfo, Driver, Error, VkInfo, find_twin};
 
@@ -264,6 +264,42 @@ pub fn at(semaphore: vk::Semaphore, value: u64) -> vk::SemaphoreSubmitInfo<'stat
         .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)
 }
 // ANCHOR_END: at
+
+type Destroy<T> = unsafe fn(&Device, T, Option<&vk::AllocationCallbacks<'_>>);
+
+/// Destroys its handle when dropped. The GPU is done by then: `Frames` waits before it drops anything.
+pub struct AutoDestroy<T: Copy> {
+    pub raw: T,
+    destroy: Destroy<T>,
+    gpu: Arc<Gpu>,
+}
+
+impl<T: Copy> AutoDestroy<T> {
+    /// Takes the handle that `call` created on this device, or adds the call to its error.
+    pub fn new(
+        gpu: &Arc<Gpu>,
+        call: &'static str,
+        made: Result<T, vk::Result>,
+        destroy: Destroy<T>,
+    ) -> Result<Self> {
+        Ok(Self { raw: gpu.check(call, made)?, destroy, gpu: gpu.clone() })
+    }
+}
+
+impl<T: Copy> Drop for AutoDestroy<T> {
+    fn drop(&mut self) {
+        // SAFETY: made from this device, destroyed once, and not in use any more: see above.
+        unsafe { (self.destroy)(&self.gpu.device, self.raw, None) };
+    }
+}
+
+pub fn semaphore(gpu: &Arc<Gpu>, kind: vk::SemaphoreType) -> Result<AutoDestroy<vk::Semaphore>> {
+    let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(kind);
+    let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
+    // SAFETY: a live device and a plain description.
+    let made = unsafe { gpu.device.create_semaphore(&info, None) };
+    AutoDestroy::new(gpu, "vkCreateSemaphore", made, Device::destroy_semaphore)
+}
 
 impl Drop for Gpu {
     fn drop(&mut self) {

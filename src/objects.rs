@@ -8,35 +8,7 @@ use ash::{Device, vk};
 use gpu_allocator::MemoryLocation;
 use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
 
-use crate::gpu::Gpu;
-
-type Destroy<T> = unsafe fn(&Device, T, Option<&vk::AllocationCallbacks<'_>>);
-
-/// Destroys its handle when dropped. The GPU is done by then: `Frames` waits before it drops anything.
-pub struct AutoDestroy<T: Copy> {
-    pub raw: T,
-    destroy: Destroy<T>,
-    gpu: Arc<Gpu>,
-}
-
-impl<T: Copy> AutoDestroy<T> {
-    /// Takes the handle that `call` created on this device, or adds the call to its error.
-    pub fn new(
-        gpu: &Arc<Gpu>,
-        call: &'static str,
-        made: Result<T, vk::Result>,
-        destroy: Destroy<T>,
-    ) -> Result<Self> {
-        Ok(Self { raw: gpu.check(call, made)?, destroy, gpu: gpu.clone() })
-    }
-}
-
-impl<T: Copy> Drop for AutoDestroy<T> {
-    fn drop(&mut self) {
-        // SAFETY: made from this device, destroyed once, and not in use any more: see above.
-        unsafe { (self.destroy)(&self.gpu.device, self.raw, None) };
-    }
-}
+use crate::gpu::{AutoDestroy, Gpu};
 
 struct Memory {
     allocation: Allocation,
@@ -163,14 +135,6 @@ pub fn view(
     // SAFETY: a live image of this device and format.
     let made = unsafe { gpu.device.create_image_view(&info, None) };
     AutoDestroy::new(gpu, "vkCreateImageView", made, Device::destroy_image_view)
-}
-
-pub fn semaphore(gpu: &Arc<Gpu>, kind: vk::SemaphoreType) -> Result<AutoDestroy<vk::Semaphore>> {
-    let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(kind);
-    let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
-    // SAFETY: a live device and a plain description.
-    let made = unsafe { gpu.device.create_semaphore(&info, None) };
-    AutoDestroy::new(gpu, "vkCreateSemaphore", made, Device::destroy_semaphore)
 }
 
 /// Returns the subresource range of a whole image with one level and one layer.

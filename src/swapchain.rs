@@ -8,9 +8,9 @@ use winit::raw_window_handle::{HasDisplayHandle, HasWindowHandle};
 use winit::window::Window;
 
 use crate::draw::Target;
-use crate::gpu::{Gpu, at};
+use crate::gpu::{AutoDestroy, Gpu, at, semaphore};
 use crate::instance::{Instance, failed};
-use crate::objects::{AutoDestroy, Image, semaphore, view};
+use crate::objects::{Image, view};
 
 /// How long to wait for an image. A hidden window may never get one, and events must still be handled.
 const LIMIT_NS: u64 = 100_000_000;
