@@ -10,7 +10,7 @@ use tungstenite::client::IntoClientRequest;
 use tungstenite::{Error, HandshakeError, Message, WebSocket};
 
 /// The longest wait for something that must come.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A process that does not outlive its test, and what it says on standard error.
 pub struct Process(pub Child, Receiver<String>);

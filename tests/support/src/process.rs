@@ -6,7 +6,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// The longest wait. Only a test that fails takes this long.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// Waits until `there` is true of the running program. `there` gets its process id.
 #[track_caller]

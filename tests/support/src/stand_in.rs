@@ -13,7 +13,7 @@ use crate::{harness, skip_without_tools, wavefield};
 pub use harness::{Report, Run, each};
 
 /// What takes longer hangs: the program gives up sooner, whatever fails, but other work may slow the machine.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(180);
 
 /// Every extension that the layer can pretend to have.
 pub const ALL: [&str; 4] =

@@ -12,7 +12,7 @@ use crate::common::{self, assert_exit, process, stderr, stdout};
 use crate::stand_in::{ALL, StandIn};
 
 /// The longest wait for anything. Only a broken program takes this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A running program. It is killed when dropped.
 struct Running {

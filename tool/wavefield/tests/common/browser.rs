@@ -9,7 +9,7 @@ use tungstenite::{Message, WebSocket};
 use wavefield_test_support::page::{Process, Uninterrupted};
 use wavefield_test_support::skip_without_tools;
 
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 pub struct Browser {
     socket: WebSocket<Uninterrupted>,

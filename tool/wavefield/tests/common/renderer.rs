@@ -20,7 +20,7 @@ use super::example::client::{Arguments, Memory, connect};
 use super::stand_in::StandIn;
 
 /// The longest wait for anything. It is generous, for a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The argument for the validation layer, if it is installed. An error of the layer ends the renderer with
 /// exit code 1.
