@@ -24,7 +24,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The maximum length of one wait for either timeline. Between waits, the loop checks if CUDA has failed.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The shared state of a ring and its turns.
 pub(crate) struct RingCore<S, C: Stream> {
     pub(crate) ring: Ring,
     /// Dropped when the GPU has finished. Otherwise leaked, because the GPU may still use these objects.
@@ -269,8 +268,7 @@ impl<S, C: Stream> Drop for RingCore<S, C> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// The value of CUDA's timeline. Each frame that CUDA writes, or reads in a
-    /// [`RingToCuda`](crate::RingToCuda), uses one value. So do failed signals and the extra signal of a
-    /// wait.
+    /// [`RingToCuda`](crate::RingToCuda), uses one value. So do failed signals and a wait's extra signal.
     pub cuda: u64,
     /// The value that CUDA's stream was last asked to signal.
     pub promised: u64,

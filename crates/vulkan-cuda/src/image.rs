@@ -134,8 +134,7 @@ impl ExportedImage {
     ///
     /// # Errors
     /// Fails if CUDA has no counterpart of the format, if a usage is not allowed, if the device does not
-    /// export such an image (the error has the reason) or was made without the extension, or if memory runs
-    /// out.
+    /// export such an image (the error says why) or was made without the extension, or if memory runs out.
     pub fn new(vk: &Vk, request: &ImageRequest) -> Result<Self> {
         let format = ArrayFormat::of(request.format)?;
         let shape = request.shape;

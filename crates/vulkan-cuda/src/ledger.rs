@@ -1,4 +1,4 @@
-//! Tracks which side has which slot, and which value of `free` CUDA waits for. Frames may be given up. A
+//! Tracks which slot each side has, and which value of `free` CUDA waits for. Frames may be given up. A
 //! `RingToCuda` also has a ledger, with `ready` and `free` swapped, and uses only `waits`, `submitted` and
 //! the flags.
 //!

@@ -17,9 +17,8 @@ use crate::{Error, Result};
 /// The elements of a slot while CUDA owns it. If the ring's stream is cudarc's, pass the view to a launch
 /// (`launch.arg(&mut view)`, or `&view` if the kernel only reads) or to a copy (`stream.memcpy_htod`).
 ///
-/// Use the view on the ring's stream. On another stream, cudarc's copies and memsets wait for the ring's
-/// stream, and block the CPU until done; a launch is not ordered at all. cudarc panics if a copy's source is
-/// longer than the view.
+/// Use it on the ring's stream. On another stream, cudarc's copies and memsets wait for the ring's, and block
+/// the CPU until done; a launch is unordered. cudarc panics if a copy's source is longer than the view.
 ///
 /// A copy *from* the view on a stream of another context fails with `CUDA_ERROR_INVALID_VALUE`, because
 /// cudarc offers no way to wait for its end: copy on the ring's stream first, and then between the contexts.
