@@ -1,6 +1,7 @@
 //! Submits several turns at once.
 
 use ash::vk;
+use smallvec::SmallVec;
 
 use crate::{Error, Result};
 
@@ -46,10 +47,13 @@ impl<T: QueueTurn> QueueTurn for Vec<T> {
     }
 }
 
+/// On the stack for two turns or fewer, because this is made in every frame.
+type List = SmallVec<[vk::SemaphoreSubmitInfo<'static>; 2]>;
+
 /// Waits and signals of one submission. Each list has each timeline at most once, with its greatest value.
 pub struct Semaphores {
-    waits: Vec<vk::SemaphoreSubmitInfo<'static>>,
-    signals: Vec<vk::SemaphoreSubmitInfo<'static>>,
+    waits: List,
+    signals: List,
 }
 
 impl Semaphores {
@@ -109,7 +113,7 @@ pub unsafe fn submit<R, E: From<Error>>(
     turns: impl QueueTurn,
     submit: impl FnOnce(&[vk::SemaphoreSubmitInfo<'static>], &[vk::SemaphoreSubmitInfo<'static>]) -> Result<R, E>,
 ) -> Result<R, E> {
-    let mut semaphores = Semaphores { waits: Vec::new(), signals: Vec::new() };
+    let mut semaphores = Semaphores { waits: List::new(), signals: List::new() };
     turns.begin(&mut semaphores)?;
     let done = submit(&semaphores.waits, &semaphores.signals)?;
     turns.submitted(&semaphores);

@@ -12,6 +12,7 @@ use wavefield_handoff::Handoff;
 use wavefield_handoff::contents::wave::Grid;
 use wavefield_run::watch::verify::Footprint;
 use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind, Scene};
+use wavefield_test_support::stand_in::{self, StandIn};
 
 thread_local! {
     /// The allocations of this thread. Other tests run in parallel, and drivers have their own threads.
@@ -118,4 +119,14 @@ fn a_frame_by_cuda_allocates_nothing() {
             }
         }
     }
+}
+
+/// Frames allocate as much on the stand-in, so a machine without a GPU also sees a new allocation.
+#[test]
+fn a_frame_by_cuda_allocates_nothing_on_the_stand_in() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let mut test = common::test_process(module_path!(), "a_frame_by_cuda_allocates_nothing");
+    test.env("WAVEFIELD_REQUIRE_GPU", "1");
+    let done = stand_in::run(&mut stand_in.beneath(test, &stand_in::ALL)).unwrap();
+    common::assert_exit(&done.output, 0);
 }
