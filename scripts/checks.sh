@@ -1,12 +1,14 @@
 # shellcheck shell=bash
 # checks.sh: for scripts that run several checks and end with a table. Source it after setup.sh. The script must set
 # `out`, the folder for the logs. It may set `figures`, a pattern for grep -E: each line of the table then shows the
-# check's matching output.
+# check's matching output. It may set `only`, a pattern for the names of the checks to run; after a `!`, of those to
+# leave out.
 
 table=()
 failed=0
 width=18
 figures=
+only=
 
 # need_nothing_of LACK…: exits if anything is listed. Without this, every check would fail with a different error.
 need_nothing_of() {
@@ -25,6 +27,10 @@ built() {
 check() {
   local name=$1 start=$SECONDS verdict=ok shown=
   shift
+  case $only in
+    !*) [[ ! $name =~ ${only#!} ]] || return 0 ;;
+    ?*) [[ $name =~ $only ]] || return 0 ;;
+  esac
   if ! "$@" >"$out/$name.log" 2>&1; then
     verdict=FAILED
     failed=1

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# gpu-check.sh [OUT]: everything that only a real GPU can show, in one run, with a table at the end.
+# gpu-check.sh [OUT [ONLY]]: everything that only a real GPU can show, in one run, with a table at the end. ONLY is a
+# pattern for the names of the checks to run; after a `!`, of those to leave out.
 #
 # Runs the program and the tests that need CUDA and Vulkan on one GPU, and writes logs and pictures to OUT (default
 # target/gpu-check). Checks that may stop all drawing on the GPU, for every process, come last (docs/reliability.md).
@@ -27,6 +28,7 @@ fi
 need_nothing_of ${lacking[@]+"${lacking[@]}"}
 
 out=${1:-target/gpu-check}
+only=${2:-}
 mkdir -p "$out"
 export WAVEFIELD_REQUIRE_GPU=1
 width=28
