@@ -288,6 +288,7 @@ class FakeRenderer:
             "paused": False,
             "limits": [0.0, 1.0],
             "size": 3.0,
+            "fit": {"center": [0.0, 0.0, 0.0], "radius": 1.0},
         }
         self.answers: dict[str, Answer] = {}
         self.goodbye: Callable[[Session], None] = lambda _session: None

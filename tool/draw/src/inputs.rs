@@ -1,13 +1,13 @@
 use ash::vk;
 use bytemuck::{Pod, Zeroable};
-use glam::{Mat4, Vec4};
+use glam::{Mat4, Vec3, Vec4};
 use gpu_allocator::MemoryLocation;
 
 use super::palette::Palette;
-use super::{ColorMap, FieldView, Placement, mesh};
+use super::{ColorMap, FieldView, Fit, Placement, mesh};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{AutoDestroy, Bindings, Bound, Buffer, BufferDesc, Queue, SetDesc, sampler};
-use wavefield_handoff::contents::array::{DrawnArray, Number};
+use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
 use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::producer::{ImageSlot, Source};
 
@@ -25,10 +25,11 @@ struct Globals {
     dot_size: f32,
     limits: [f32; 2],
     number: u32,
-    unused: u32,
+    radius: f32,
     place: [f32; 4],
     corner: [f32; 2],
     unused_too: [f32; 2],
+    fit: Vec4,
 }
 
 /// Bytes from one [`Globals`] to the next: the largest `minUniformBufferOffsetAlignment` ("Required Limits").
@@ -112,6 +113,10 @@ impl Inputs {
         array: &DrawnArray,
     ) -> Result<()> {
         let (camera, grid, extent) = (&view.camera, array.grid(), tile.size);
+        let fit = match array.kind() {
+            ArrayKind::Points | ArrayKind::Mesh => view.fit,
+            ArrayKind::Image | ArrayKind::Surface => Fit::default(),
+        };
         let place = Placement::new(grid, camera, (extent.width, extent.height));
         let globals = Globals {
             view_projection: camera.view_projection(extent.width, extent.height),
@@ -124,10 +129,11 @@ impl Inputs {
             dot_size: view.size,
             limits: view.scale(),
             number: code(array.number()),
-            unused: 0,
+            radius: fit.radius,
             place: [place.corner[0], place.corner[1], place.size[0], place.size[1]],
             corner: tile.corner.map(|pixels| pixels as f32),
             unused_too: [0.0; 2],
+            fit: Vec3::from(fit.center).extend(fit.radius.recip()),
         };
         let at = self.offset(flight, number);
         let bytes = &mut self.uniforms.bytes_mut()?[at..at + size_of::<Globals>()];

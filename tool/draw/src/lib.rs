@@ -30,7 +30,7 @@ pub use offscreen::OffscreenTarget;
 pub use painter::{Painter, Painting};
 pub use pass::{Picture, Samples, Style};
 pub use pick::Trail;
-pub use view::{FieldView, Placement, has_color_map};
+pub use view::{FieldView, Fit, Placement, has_color_map};
 pub use views::{MAX_VIEWS, PictureKind, PicturePlace, Views, Wanted};
 
 #[cfg(test)]

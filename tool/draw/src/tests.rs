@@ -330,6 +330,57 @@ fn points_are_round_dots_of_their_size_where_they_belong() {
     }
 }
 
+/// UTM coordinates in metres, and millimetres.
+const FITS: [Fit; 2] = [
+    Fit { center: [500_000.0, 5_400_000.0, 300.0], radius: 2000.0 },
+    Fit { center: [0.001, -0.002, 0.0], radius: 1e-3 },
+];
+
+/// The places as `fit` makes them from places around the origin, in double precision before the rounding.
+fn in_units(fit: Fit, places: &[[f32; 3]]) -> Vec<[f32; 3]> {
+    let number = |place: [f32; 3], axis: usize| {
+        (f64::from(fit.center[axis]) + f64::from(fit.radius) * f64::from(place[axis])) as f32
+    };
+    places.iter().map(|&place| [0, 1, 2].map(|axis| number(place, axis))).collect()
+}
+
+#[test]
+fn points_and_meshes_of_any_unit_are_fitted() {
+    let mut bench = Bench::new();
+    let size = (200, 150);
+    let nothing = bench.nothing(size);
+    let places = [[0.0f32, 0.0, 0.0], [0.75, 0.25, 0.0], [-0.75, -0.25, 0.5]];
+    let points = (ArrayKind::Points, &[3, 3][..], Number::F32);
+    let mesh = (ArrayKind::Mesh, &[ROWS, COLS, 4][..], Number::F32);
+    let vertices = as_mesh(&heights());
+    let usual = bench.draw(mesh, &floats(&vertices), size, |_| {});
+    for fit in FITS {
+        let far: Vec<f32> = in_units(fit, &places).concat();
+        let unseen = bench.draw(points, &floats(&far), size, |_| {});
+        let limits = [fit.center[1] - fit.radius, fit.center[1] + fit.radius];
+        let seen_at = bench.draw(points, &floats(&far), size, |view| {
+            (view.size, view.limits, view.fit) = (9.0, limits, fit);
+        });
+        for place in places {
+            let (x, y) = seen(&Camera::default(), size, place);
+            let (x, y) = (x as usize, y as usize);
+            assert!(!close(seen_at.at(x, y), nothing.at(x, y), 9), "{fit:?}, {place:?}");
+            assert!(fit.radius < 1.0 || unseen.unlike(&nothing) == 0);
+        }
+        let far: Vec<f32> = vertices
+            .chunks(4)
+            .flat_map(|v| {
+                let [x, y, z] = in_units(fit, &[[v[0], v[1], v[2]]])[0];
+                [x, y, z, v[3]]
+            })
+            .collect();
+        let fitted = bench.draw(mesh, &floats(&far), size, |view| view.fit = fit);
+        // At 5,400,000 m a 32-bit float is exact to 0.25 m, an 8,000th of the radius.
+        assert!(fitted.unlike(&usual) < 600, "{fit:?}: {} pixels differ", fitted.unlike(&usual));
+        assert!(fitted.unlike(&nothing) > 3000, "{fit:?}");
+    }
+}
+
 const COLS: u64 = 24;
 const ROWS: u64 = 17;
 

@@ -1,3 +1,5 @@
+use serde::{Deserialize, Serialize};
+
 use super::Camera;
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
 use wavefield_handoff::contents::scene::Scene;
@@ -11,6 +13,21 @@ pub struct FieldView {
     pub limits: [f32; 2],
     /// The diameter of points, in pixels.
     pub size: f32,
+    pub fit: Fit,
+}
+
+/// The sphere that the view is for, in the array's units. Points and meshes are drawn as if it were the unit
+/// sphere around the origin, so lengths of a [`Camera`] are in its radii. Other kinds ignore it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fit {
+    pub center: [f32; 3],
+    pub radius: f32,
+}
+
+impl Default for Fit {
+    fn default() -> Self {
+        Self { center: [0.0; 3], radius: 1.0 }
+    }
 }
 
 impl FieldView {
@@ -25,6 +42,7 @@ impl FieldView {
                 Number::F32 | Number::F16 => [0.0, 1.0],
             },
             size: 3.0,
+            fit: Fit::default(),
         }
     }
 

@@ -182,8 +182,7 @@ impl ServeHook {
         self.ring_of.clone_from(&client.name);
         self.stamps.begin(engine, &client.name);
         client.camera = None;
-        let view = &mut engine.drawer.view;
-        (view.limits, view.size) = (client.told.limits, client.told.size);
+        client.told.apply(&mut engine.drawer.view);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::protocol::short;
-use wavefield_draw::{Camera, ColorMap};
+use wavefield_draw::{Camera, ColorMap, FieldView, Fit};
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClientParameters {
@@ -13,12 +13,19 @@ pub struct ClientParameters {
     pub field: wavefield_run::Parameters,
     pub limits: [f32; 2],
     pub size: f32,
+    pub fit: Fit,
+}
+
+impl ClientParameters {
+    pub fn apply(&self, view: &mut FieldView) {
+        *view = FieldView { camera: view.camera, limits: self.limits, size: self.size, fit: self.fit };
+    }
 }
 
 impl Default for ClientParameters {
     fn default() -> Self {
         let field = wavefield_run::Parameters { speed: 1.0, colormap: ColorMap::default(), paused: false };
-        Self { field, limits: [0.0, 1.0], size: 3.0 }
+        Self { field, limits: [0.0, 1.0], size: 3.0, fit: Fit::default() }
     }
 }
 
@@ -29,6 +36,7 @@ pub struct SettingsChange {
     pub paused: Option<bool>,
     pub limits: Option<[f64; 2]>,
     pub size: Option<f64>,
+    pub fit: Option<Fit>,
 }
 
 impl SettingsChange {
@@ -51,6 +59,9 @@ impl SettingsChange {
             }
             parameters.size = size as f32;
         }
+        if let Some(fit) = self.fit {
+            parameters.fit = checked_fit(fit)?;
+        }
         parameters.field.paused = self.paused.unwrap_or(parameters.field.paused);
         Ok(parameters)
     }
@@ -68,6 +79,15 @@ fn checked_limits([low, high]: [f64; 2]) -> Result<[f32; 2], String> {
             Err(format!("limits {low} and {high} are equal, or too close or too far apart for 32-bit floats"))
         }
     }
+}
+
+fn checked_fit(fit: Fit) -> Result<Fit, String> {
+    let Fit { center, radius } = fit;
+    // Shaders also use one over the radius, and treat denormal numbers as zero.
+    if (1e-37..=1e37).contains(&radius) && center.iter().all(|number| number.is_finite()) {
+        return Ok(fit);
+    }
+    Err(format!("fit: {center:?} is not finite, or {radius} is not from 1e-37 to 1e37, as 32-bit floats"))
 }
 
 fn color_map(name: &str) -> Result<ColorMap, String> {
@@ -127,6 +147,8 @@ mod tests {
             wish(r#"{"limits": [3, -1.5], "size": 64}"#).map(|p| (p.limits, p.size)),
             Ok(([3.0, -1.5], 64.0))
         );
+        let fit = Fit { center: [500_000.0, 5_400_000.0, 300.0], radius: 0.25 };
+        assert_eq!(wish(&format!(r#"{{"fit": {}}}"#, serde_json::to_string(&fit).unwrap())).map(|p| p.fit), Ok(fit));
         for (text, words) in [
             (r#"{"speed": 1e9}"#, "1000"),
             (r#"{"colormap": "jet"}"#, "viridis"),
@@ -137,6 +159,9 @@ mod tests {
             (r#"{"limits": [0, 1e39]}"#, "finite"),
             (r#"{"size": 0.5}"#, "1 to 64"),
             (r#"{"size": 65}"#, "1 to 64"),
+            (r#"{"fit": {"center": [0, 0, 1e39], "radius": 1}}"#, "not finite"),
+            (r#"{"fit": {"center": [0, 0, 0], "radius": 0}}"#, "1e-37"),
+            (r#"{"fit": {"center": [0, 0, 0], "radius": 1e38}}"#, "1e37"),
             // A valid field beside it changes nothing either.
             (r#"{"paused": true, "size": -1}"#, "1 to 64"),
         ] {

@@ -21,17 +21,25 @@ struct Globals {
     limits: vec2f,
     // The type of the array's numbers: see `numbers`.
     number: u32,
-    unused: u32,
+    // The radius of the sphere that is drawn as the unit sphere: see `fitted`.
+    radius: f32,
     // The place of an image: left, top, width and height in pixels of the picture.
     place: vec4f,
     // The picture's left and top in the image that is drawn on, which may hold several pictures.
     corner: vec2f,
     unused_too: vec2f,
+    // The middle of that sphere, and one over its radius.
+    fit: vec4f,
 }
 
 @group(0) @binding(0) var<uniform> globals: Globals;
 @group(0) @binding(1) var palette: texture_2d<f32>;
 @group(0) @binding(2) var palette_sampler: sampler;
+
+// A position in the units of the camera. The difference of nearby numbers is exact, so this comes first.
+fn fitted(place: vec3f) -> vec3f {
+    return (place - globals.fit.xyz) * globals.fit.w;
+}
 
 // The position of a number between the limits. The colour map covers 0 to 1.
 fn limited(number: f32) -> f32 {
@@ -52,9 +60,10 @@ struct Facts {
     @location(2) index: i32,
 }
 
-// The depth of a pixel in perspective. The shader's w is one over that of clip space, which is the depth.
+// The depth of a pixel in perspective, in the array's units. The shader's w is one over that of clip space, which is
+// the depth.
 fn depth_of(position: vec4f) -> f32 {
-    return 1.0 / position.w;
+    return globals.radius / position.w;
 }
 
 // The direction in which the camera looks: clip space's w grows along it.

@@ -3,7 +3,7 @@
 @group(1) @binding(0) var<storage, read> vertices: array<vec4f>;
 
 fn vertex_at(at: vec2u) -> vec4f {
-    return vertices[at.y * globals.grid.x + at.x];
+    return numbered(at.y * globals.grid.x + at.x);
 }
 
 // The position at which the vertex is drawn.
@@ -13,5 +13,6 @@ fn place_at(at: vec2u) -> vec3f {
 
 // Vertex `number`, counted row after row.
 fn numbered(number: u32) -> vec4f {
-    return vertices[number];
+    let vertex = vertices[number];
+    return vec4f(fitted(vertex.xyz), vertex.w);
 }

@@ -61,7 +61,7 @@ fn message() -> BoxedStrategy<Value> {
         .prop_map(|(kind, (a, b, c), memory, array, camera)| {
             let parameters = json!({
                 "speed": f64::from_bits(a), "colormap": "magma", "paused": b % 2 == 0,
-                "limits": [f64::from_bits(b), c], "size": a,
+                "limits": [f64::from_bits(b), c], "size": a, "fit": {"center": [a, b, f64::from_bits(c)], "radius": c},
             });
             let chunks = if c % 3 == 0 { vec![b] } else { vec![b, c] };
             let cameras = if a % 3 == 0 {

@@ -454,7 +454,8 @@ fn every_message_has_the_fields_of_the_page() {
         ("slots", json!([slot(0), slot(1)])),
         (
             "parameters",
-            json!({"speed": 1.0, "colormap": "viridis", "paused": false, "limits": [0.0, 1.0], "size": 3.0}),
+            json!({"speed": 1.0, "colormap": "viridis", "paused": false, "limits": [0.0, 1.0], "size": 3.0,
+                   "fit": {"center": [0.0, 0.0, 0.0], "radius": 1.0}}),
         ),
     ] {
         assert_eq!(welcome[name], want, "{name}");
