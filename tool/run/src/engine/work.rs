@@ -160,7 +160,7 @@ impl Work {
             Err(error) => {
                 self.health.report(&error);
                 // A lost device runs nothing, so it is at rest.
-                matches!(error, Error::DeviceLost { .. })
+                matches!(error, Error::Vulkan { result: vk::Result::ERROR_DEVICE_LOST, .. })
             }
         };
         let producer = failed || self.producer_idle().is_ok() || self.producer.get().is_idle().is_err();
