@@ -40,7 +40,7 @@ impl ComputePipeline {
         let compute = vk::ShaderStageFlags::COMPUTE;
         let binding_and_count = |choices: &Choices<'_>| match *choices {
             Choices::These(bound) => {
-                let kind = bound.first().map_or(vk::DescriptorType::STORAGE_BUFFER, Bound::kind);
+                let kind = bound.first().map_or(vk::DescriptorType::STORAGE_BUFFER, |bound| bound.parts().0);
                 ([(kind, compute)], bound.len())
             }
             Choices::Later(kind, count) => ([(kind, compute)], count),
