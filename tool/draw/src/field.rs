@@ -255,27 +255,6 @@ impl FieldRenderer {
         let Some(attachments) = self.attachments.as_ref().filter(fits) else {
             return Err(Error::Unsupported("the renderer was not resized to the picture".into()));
         };
-        let draw = || {
-            // SAFETY: in a render pass, after the flight's source and views were set.
-            unsafe { self.draw(commands, flight, first, tiles, slices) };
-        };
-        // SAFETY: the caller's promise. Without clear values, surface and background cover every pixel.
-        unsafe { attachments.record(commands, pictures, self.pipelines.output.clear(), draw) };
-        Ok(())
-    }
-
-    /// Draws the surface and the background in each tile.
-    ///
-    /// # Safety
-    /// `commands` is recording, in a render pass; the flight's source and views were set.
-    unsafe fn draw(
-        &self,
-        commands: vk::CommandBuffer,
-        flight: usize,
-        first: usize,
-        tiles: &[vk::Rect2D],
-        slices: Option<Slices<'_>>,
-    ) {
         let Drawing { array, style, pipeline } = &self.drawing;
         let draws = draws(self.pipelines.scene, array, *style);
         // The pieces that are divided among the slices.
@@ -291,8 +270,9 @@ impl FieldRenderer {
             vk.cmd_set_scissor(commands, 0, &[*tile]);
             self.inputs.bind(commands, flight, first + number);
         };
-        // SAFETY: as above.
-        unsafe {
+        // Draws the surface and the background in each tile.
+        // SAFETY: as above, in the render pass, after the flight's source and views were set.
+        let draw = || unsafe {
             vk.cmd_bind_pipeline(commands, vk::PipelineBindPoint::GRAPHICS, pipeline.raw());
             vk.cmd_bind_index_buffer(commands, self.indices.raw(), 0, vk::IndexType::UINT16);
             for (number, tile) in tiles.iter().enumerate() {
@@ -320,7 +300,10 @@ impl FieldRenderer {
                     vk.cmd_draw(commands, BACKGROUND_VERTICES, 1, 0, 0);
                 }
             }
-        }
+        };
+        // SAFETY: the caller's promise. Without clear values, surface and background cover every pixel.
+        unsafe { attachments.record(commands, pictures, self.pipelines.output.clear(), draw) };
+        Ok(())
     }
 }
 
