@@ -155,8 +155,9 @@ fn text_of(bytes: Vec<u8>) -> Result<(String, Vec<u8>), &'static str> {
 
 pub struct Kernel {
     name: String,
-    parameters: KernelParameters,
-    block: u32,
+    pub parameters: KernelParameters,
+    /// The number of threads in a block.
+    pub block: u32,
     function: sys::CUfunction,
     module: AutoDestroy<sys::CUmodule>,
 }
@@ -227,14 +228,6 @@ impl Kernel {
         let ask = || unsafe { api::cuFuncGetAttribute(&mut value, which, self.function) };
         call_in(&self.module.context, "cuFuncGetAttribute", ask)?;
         Ok(u32::try_from(value).unwrap_or(0))
-    }
-
-    pub fn parameters(&self) -> &KernelParameters {
-        &self.parameters
-    }
-
-    pub fn block(&self) -> u32 {
-        self.block
     }
 
     /// Enqueues one thread per vertex or texel, with the arguments of [`Signature`]: `(target, unsigned cols,

@@ -36,19 +36,13 @@ impl WindowSurface {
     }
 
     pub fn supported_by(&self, adapter: &Adapter, family: u32) -> bool {
-        if !self.display_known_to(adapter, family) {
+        if !self.display_known_to(adapter, family) || !adapter.info().presents {
             return false;
         }
-        // Presenting needs VK_KHR_swapchain.
-        let vk = self.instance.raw();
-        // SAFETY: a live physical device of the same instance.
-        let extensions =
-            unsafe { vk.enumerate_device_extension_properties(adapter.raw()) }.unwrap_or_default();
-        let swapchain = extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(khr::swapchain::NAME));
         // SAFETY: surface and physical device belong to the same instance; the family is one of the device's.
         let presents =
             unsafe { self.ext.get_physical_device_surface_support(adapter.raw(), family, self.raw) };
-        swapchain && presents.unwrap_or(false)
+        presents.unwrap_or(false)
     }
 
     /// Returns whether the device's driver supports this kind of display. A driver without support may still
