@@ -47,7 +47,8 @@ pub struct Swapchain {
     format: vk::SurfaceFormatKHR,
     usage: vk::ImageUsageFlags,
     mode: PresentMode,
-    modes: Vec<PresentMode>,
+    /// The modes that the window offers.
+    pub modes: Vec<PresentMode>,
     stale: bool,
     lost: bool,
     losses: u32,
@@ -105,10 +106,6 @@ impl Swapchain {
     /// Returns 0x0 until there are images.
     pub fn extent(&self) -> vk::Extent2D {
         self.extent
-    }
-
-    pub fn modes(&self) -> &[PresentMode] {
-        &self.modes
     }
 
     /// Sets the mode. The next acquire re-creates the images.

@@ -76,7 +76,7 @@ impl Engine {
     ) -> Result<Self> {
         config.check_kernel(choice)?;
         let wait_limit = WaitLimit::new(&queue, choice, config);
-        queue.set_patience(wait_limit.limit(None));
+        queue.patience = wait_limit.limit(None);
         let context = context.finish()?;
         let made = Setup::make(&mut queue, context.as_ref(), choice, config, (format, flights))?;
         let mut pacer = Pacer::new(&queue, made.flights)?;
