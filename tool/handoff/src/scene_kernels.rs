@@ -99,7 +99,7 @@ impl SceneKernels for FieldKernels {
     }
 
     fn parameters(&self) -> &KernelParameters {
-        self.kernel.parameters()
+        &self.kernel.parameters
     }
 
     unsafe fn enqueue(

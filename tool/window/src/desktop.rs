@@ -104,7 +104,7 @@ impl Screen for Desktop {
     }
 
     fn modes(&self) -> &[PresentMode] {
-        self.swapchain.modes()
+        &self.swapchain.modes
     }
 
     fn set_mode(&mut self, mode: PresentMode) {
