@@ -39,7 +39,7 @@ enum Pending {
 }
 
 pub(super) struct Acceptor {
-    /// `None` after [`Acceptor::shut`].
+    /// `None` after [`Acceptor::shut`] or [`Acceptor::close`].
     listener: Option<Listener>,
     pub(super) path: PathBuf,
     owner: u32,
@@ -96,6 +96,12 @@ impl Acceptor {
     /// Removes the socket: the process may be killed at any time once a stop is requested.
     pub(super) fn shut(&mut self) {
         self.listener = None;
+    }
+
+    /// Removes the socket, and ends the connections of clients that wait.
+    pub(super) fn close(&mut self) {
+        self.shut();
+        self.pending.clear();
     }
 
     fn accept(&mut self) {
@@ -196,7 +202,8 @@ mod tests {
     fn open(owner: u32) -> (tempfile::TempDir, std::path::PathBuf, Acceptor) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let acceptor = Acceptor::open(Listener::bind(Some(&path)).unwrap(), owner, &Stop::default()).unwrap();
+        let acceptor =
+            Acceptor::open(Listener::bind(Some(&path), false).unwrap(), owner, &Stop::default()).unwrap();
         (folder, path, acceptor)
     }
 
@@ -243,7 +250,7 @@ mod tests {
     fn the_socket_goes_when_a_stop_is_asked() {
         let folder = tempfile::tempdir().unwrap();
         let (path, stop) = (folder.path().join("s"), Stop::default());
-        let mut acceptor = Acceptor::open(Listener::bind(Some(&path)).unwrap(), me(), &stop).unwrap();
+        let mut acceptor = Acceptor::open(Listener::bind(Some(&path), false).unwrap(), me(), &stop).unwrap();
         assert!(acceptor.look(None).is_none() && path.exists());
         stop.request();
         acceptor.look(None);

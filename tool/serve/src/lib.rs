@@ -91,10 +91,7 @@ fn listen(config: &Config, options: &ServeOptions, stop: &Stop) -> Result<Accept
                 .into(),
         ));
     }
-    let listener = Listener::bind(options.socket.as_deref())?;
-    if options.remove_folder {
-        listener.remove_folder_too();
-    }
+    let listener = Listener::bind(options.socket.as_deref(), options.remove_folder)?;
     Acceptor::open(listener, rustix::process::getuid().as_raw(), stop)
 }
 

@@ -61,8 +61,8 @@ pub struct Listener {
 impl Listener {
     /// Listens at `path`, or at [`default_path`]. Replaces a socket that a dead renderer left behind. Fails
     /// if another program listens there, or if the path is empty, too long, in no existing folder, or not a
-    /// socket.
-    pub fn bind(path: Option<&Path>) -> Result<Self> {
+    /// socket. `remove_folder`: removes the socket's folder together with the files, if it is empty.
+    pub fn bind(path: Option<&Path>, remove_folder: bool) -> Result<Self> {
         let path = match path {
             Some(path) => path.to_owned(),
             None => default_path(),
@@ -96,20 +96,14 @@ impl Listener {
         };
         match listen() {
             Ok((fd, identity)) => {
-                listening().push(Files { socket: path.clone(), identity, lock: lock_path, folder: None });
+                let folder = path.parent().filter(|_| remove_folder).map(Path::to_owned);
+                listening().push(Files { socket: path.clone(), identity, lock: lock_path, folder });
                 Ok(Self { fd, path, identity, _lock: lock })
             }
             Err(error) => {
                 let _ = rustix::fs::unlink(&lock_path);
                 Err(failed(error))
             }
-        }
-    }
-
-    /// Also removes the socket's folder together with the files, if it is empty.
-    pub fn remove_folder_too(&self) {
-        if let Some(own) = listening().iter_mut().find(|files| files.identity == self.identity) {
-            own.folder = self.path.parent().map(Path::to_owned);
         }
     }
 
@@ -237,7 +231,7 @@ mod tests {
     fn the_socket_is_its_owners_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let listener = Listener::bind(Some(&path)).unwrap();
+        let listener = Listener::bind(Some(&path), false).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         drop(listener);
@@ -248,8 +242,9 @@ mod tests {
     fn a_live_renderer_is_left_alone_and_a_dead_ones_socket_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let first = Listener::bind(Some(&path)).unwrap();
-        let error = Listener::bind(Some(&path)).err().map(|error| error.to_string()).unwrap_or_default();
+        let first = Listener::bind(Some(&path), false).unwrap();
+        let error =
+            Listener::bind(Some(&path), false).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("another renderer") && error.contains("--socket"), "{error}");
         drop(first);
         // What a renderer that was killed leaves.
@@ -257,7 +252,7 @@ mod tests {
         net::bind(&left, &SocketAddrUnix::new(&path).unwrap()).unwrap();
         drop(left);
         assert!(path.exists());
-        let second = Listener::bind(Some(&path)).unwrap();
+        let second = Listener::bind(Some(&path), false).unwrap();
         assert!(Connection::connect(second.path()).is_ok());
     }
 
@@ -266,11 +261,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("precious");
         std::fs::write(&path, "data").unwrap();
-        let error = Listener::bind(Some(&path)).err().map(|error| error.to_string()).unwrap_or_default();
+        let error =
+            Listener::bind(Some(&path), false).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("not a socket"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "data");
         let long = folder.path().join("x".repeat(200));
-        let error = Listener::bind(Some(&long)).err().map(|error| error.to_string()).unwrap_or_default();
+        let error =
+            Listener::bind(Some(&long), false).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("107 bytes"), "{error}");
     }
 
