@@ -15,13 +15,6 @@ pub struct ClientParameters {
     pub size: f32,
 }
 
-impl Default for ClientParameters {
-    fn default() -> Self {
-        let field = wavefield_run::Parameters { speed: 1.0, colormap: ColorMap::default(), paused: false };
-        Self { field, limits: [0.0, 1.0], size: 3.0 }
-    }
-}
-
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SettingsChange {
     pub speed: Option<f64>,
@@ -111,11 +104,12 @@ impl CameraPlace {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::conversation::some_parameters;
     use super::*;
 
     #[test]
     fn parameters_are_checked_whole() {
-        let now = ClientParameters::default();
+        let now = some_parameters();
         let wish = |text: &str| serde_json::from_str::<SettingsChange>(text).unwrap().apply(now);
         assert_eq!(wish("{}"), Ok(now));
         assert_eq!(

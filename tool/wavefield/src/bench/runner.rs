@@ -137,9 +137,7 @@ fn measure(
         }
         _ => {
             let mut run = Headless::new(session.choice, &config)?;
-            let outcome = frames(session, cell.warmup(session.plan), &mut run, samples);
-            drop(run);
-            outcome?;
+            frames(session, cell.warmup(session.plan), &mut run, samples)?;
         }
     }
     let round = &samples.frame_us[before..];

@@ -22,6 +22,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use rustix::process::{Resource, Rlimit};
 use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::contents::wave::Grid;
+use wavefield_run::{Config, Parameters};
 use wavefield_serve::listener::Listener;
 use wavefield_serve::protocol::{
     ClientParameters, DeviceName, ErrorCode, FromClient, FromServer, MemoryKind, MemoryPlace, RefusedCode,
@@ -297,7 +298,11 @@ fn unsealed(listener: &Listener) {
         free: None,
         vulkan: None,
         frame_seconds: 1.0 / 60.0,
-        parameters: ClientParameters::default(),
+        parameters: ClientParameters {
+            field: Parameters::new(&Config::default()),
+            limits: [0.0, 1.0],
+            size: 3.0,
+        },
     }));
     connection.send(&welcome, &[file.as_fd()]).unwrap();
     connection.receive_within(PATIENCE);
