@@ -28,17 +28,16 @@ pub fn serve_headless(config: &Config, options: &ServeOptions, stop: &Stop) -> R
     let flights = FLIGHTS.max(config.ring.unwrap_or_default().depth());
     let mut run = Headless::make(&choice, config, interop, inline, flights)?;
     run.engine().set_stop(stop);
-    let hook = ServeHook::new(acceptor, choice, config, options);
-    let mut serving = Serving { run, hook };
+    let mut hook = ServeHook::new(acceptor, choice, config, options);
     let (mut times, mut failures) = (FrameTimes::default(), Failures::default());
-    failures.catch(draw(&mut serving, config, stop, &mut times));
-    let summary = serving.run.engine().summary(times, 0, &mut failures);
+    failures.catch(draw(&mut run, &mut hook, config, stop, &mut times));
+    let summary = run.engine().summary(times, 0, &mut failures);
     let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
-    failures.catch(serving.hook.close(serving.run.engine(), &reason));
-    // The hook owns the client's memory, so drop it only when the GPU is idle.
-    match serving.run.engine().work.quiesce() {
-        true => drop(serving),
-        false => stuck_gpu::leak(serving),
+    failures.catch(hook.close(run.engine(), &reason));
+    // The hook owns the client's memory, so drop it only when the GPU is idle, and leak it otherwise.
+    match run.engine().work.quiesce() {
+        true => drop((run, hook)),
+        false => stuck_gpu::leak((run, hook)),
     }
     Ok(Ended::new(summary, failures, &log))
 }
@@ -60,14 +59,13 @@ pub fn serve_windowed(
     })
 }
 
-/// Leaked instead of dropped if a stuck GPU may still use it.
-struct Serving {
-    run: Headless,
-    hook: ServeHook,
-}
-
-fn draw(serving: &mut Serving, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
-    let Serving { run, hook } = serving;
+fn draw(
+    run: &mut Headless,
+    hook: &mut ServeHook,
+    config: &Config,
+    stop: &Stop,
+    times: &mut FrameTimes,
+) -> Result<()> {
     let mut parameters = Parameters::new(config);
     let mut moment = Moment { time: 0.0, step: FRAME_SECONDS * config.speed };
     let mut last = Instant::now();

@@ -52,26 +52,22 @@ fn identity(path: &Path) -> Result<(u64, u64), Errno> {
 /// A listening socket. Dropping it removes its files.
 pub struct Listener {
     fd: OwnedFd,
-    path: PathBuf,
     identity: (u64, u64),
     /// Keeps other renderers from listening at this path.
     _lock: OwnedFd,
 }
 
 impl Listener {
-    /// Listens at `path`, or at [`default_path`]. Replaces a socket that a dead renderer left behind. Fails
-    /// if another program listens there, or if the path is empty, too long, in no existing folder, or not a
-    /// socket. `remove_folder`: removes the socket's folder together with the files, if it is empty.
-    pub fn bind(path: Option<&Path>, remove_folder: bool) -> Result<Self> {
-        let path = match path {
-            Some(path) => path.to_owned(),
-            None => default_path(),
-        };
+    /// Listens at `path`. Replaces a socket that a dead renderer left behind. Fails if another program
+    /// listens there, or if the path is empty, too long, in no existing folder, or not a socket.
+    /// `remove_folder`: later removes the socket's folder together with the files, if it is empty.
+    pub fn bind(path: &Path, remove_folder: bool) -> Result<Self> {
         if path.starts_with(shared_folder()) {
             make_shared_folder()?;
         }
-        let failed = |source: std::io::Error| Error::Io { action: "listen on", path: path.clone(), source };
-        let address = SocketAddrUnix::new(&path).map_err(|error| match error {
+        let failed =
+            |source: std::io::Error| Error::Io { action: "listen on", path: path.to_owned(), source };
+        let address = SocketAddrUnix::new(path).map_err(|error| match error {
             Errno::NAMETOOLONG => failed(std::io::Error::other("a socket's path has 107 bytes at most")),
             other => failed(other.into()),
         })?;
@@ -79,36 +75,32 @@ impl Listener {
             return Err(Error::Usage("--socket needs a path, and this one is empty".into()));
         }
         // Check before making the lock, so that a refusal leaves no file behind.
-        look_at(&path, &address).map_err(failed)?;
-        let (lock, lock_path) = lock(&path).map_err(failed)?;
+        look_at(path, &address).map_err(failed)?;
+        let (lock, lock_path) = lock(path).map_err(failed)?;
         let listen = || -> std::io::Result<_> {
             // Check again: the lock's last holder may have bound the socket in the meantime.
-            if look_at(&path, &address)? {
-                rustix::fs::unlink(&path)?;
+            if look_at(path, &address)? {
+                rustix::fs::unlink(path)?;
             }
             let fd = seqpacket()?;
             // Before `bind`: Linux gives the file the socket's mode, so no other user can ever open it.
             rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
             net::bind(&fd, &address)?;
-            let identity = identity(&path)?;
+            let identity = identity(path)?;
             net::listen(&fd, 64)?;
             Ok((fd, identity))
         };
         match listen() {
             Ok((fd, identity)) => {
                 let folder = path.parent().filter(|_| remove_folder).map(Path::to_owned);
-                listening().push(Files { socket: path.clone(), identity, lock: lock_path, folder });
-                Ok(Self { fd, path, identity, _lock: lock })
+                listening().push(Files { socket: path.to_owned(), identity, lock: lock_path, folder });
+                Ok(Self { fd, identity, _lock: lock })
             }
             Err(error) => {
                 let _ = rustix::fs::unlink(&lock_path);
                 Err(failed(error))
             }
         }
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     pub fn accept(&self, patience: Duration) -> Result<Option<Connection>, Errno> {
@@ -231,7 +223,7 @@ mod tests {
     fn the_socket_is_its_owners_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let listener = Listener::bind(Some(&path), false).unwrap();
+        let listener = Listener::bind(&path, false).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         drop(listener);
@@ -242,9 +234,8 @@ mod tests {
     fn a_live_renderer_is_left_alone_and_a_dead_ones_socket_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let first = Listener::bind(Some(&path), false).unwrap();
-        let error =
-            Listener::bind(Some(&path), false).err().map(|error| error.to_string()).unwrap_or_default();
+        let first = Listener::bind(&path, false).unwrap();
+        let error = Listener::bind(&path, false).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("another renderer") && error.contains("--socket"), "{error}");
         drop(first);
         // What a renderer that was killed leaves.
@@ -252,8 +243,8 @@ mod tests {
         net::bind(&left, &SocketAddrUnix::new(&path).unwrap()).unwrap();
         drop(left);
         assert!(path.exists());
-        let second = Listener::bind(Some(&path), false).unwrap();
-        assert!(Connection::connect(second.path()).is_ok());
+        let _second = Listener::bind(&path, false).unwrap();
+        assert!(Connection::connect(&path).is_ok());
     }
 
     #[test]
@@ -261,13 +252,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("precious");
         std::fs::write(&path, "data").unwrap();
-        let error =
-            Listener::bind(Some(&path), false).err().map(|error| error.to_string()).unwrap_or_default();
+        let error = Listener::bind(&path, false).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("not a socket"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "data");
         let long = folder.path().join("x".repeat(200));
-        let error =
-            Listener::bind(Some(&long), false).err().map(|error| error.to_string()).unwrap_or_default();
+        let error = Listener::bind(&long, false).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("107 bytes"), "{error}");
     }
 

@@ -48,7 +48,7 @@ pub(crate) struct ServeHook {
 
 impl ServeHook {
     pub(crate) fn new(acceptor: Acceptor, choice: Choice, config: &Config, options: &ServeOptions) -> Self {
-        note!("note: listening on {}", acceptor.path.display());
+        note!("note: listening on {}", options.socket.display());
         wavefield_gpu::threads::sleep_exactly();
         let setup = ServeSetup { choice, config: config.clone(), options: options.clone() };
         Self {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::protocol::short;
 use wavefield_draw::{Camera, ColorMap};
+use wavefield_gpu::report::word;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClientParameters {
@@ -33,7 +34,10 @@ impl SettingsChange {
             parameters.field.speed = speed;
         }
         if let Some(name) = &self.colormap {
-            parameters.field.colormap = color_map(name)?;
+            parameters.field.colormap = ColorMap::from_str(name, false).map_err(|_| {
+                let known = ColorMap::value_variants().iter().map(|&map| word(map)).collect::<Vec<_>>();
+                format!("there is no colour map `{}`; there are {}", short(name, 40), known.join(", "))
+            })?;
         }
         if let Some(limits) = self.limits {
             parameters.limits = checked_limits(limits)?;
@@ -61,14 +65,6 @@ fn checked_limits([low, high]: [f64; 2]) -> Result<[f32; 2], String> {
             Err(format!("limits {low} and {high} are equal, or too close or too far apart for 32-bit floats"))
         }
     }
-}
-
-fn color_map(name: &str) -> Result<ColorMap, String> {
-    ColorMap::from_str(name, false).map_err(|_| {
-        let known = ColorMap::value_variants().iter().filter_map(|map| map.to_possible_value());
-        let known: Vec<_> = known.map(|value| value.get_name().to_owned()).collect();
-        format!("there is no colour map `{}`; there are {}", short(name, 40), known.join(", "))
-    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

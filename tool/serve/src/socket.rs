@@ -172,8 +172,9 @@ mod tests {
 
     fn pair() -> (tempfile::TempDir, Listener, Connection, Connection) {
         let folder = tempfile::tempdir().unwrap();
-        let listener = Listener::bind(Some(&folder.path().join("s")), false).unwrap();
-        let client = Connection::connect(listener.path()).unwrap();
+        let path = folder.path().join("s");
+        let listener = Listener::bind(&path, false).unwrap();
+        let client = Connection::connect(&path).unwrap();
         let server = listener.accept(Duration::from_secs(5)).unwrap().unwrap();
         (folder, listener, client, server)
     }

@@ -30,12 +30,8 @@ impl Intervals {
     pub(super) fn spread(&self) -> Spread {
         // The histogram rounds up to three digits, so a quantile could exceed the longest time.
         let quantile = |quantile| microseconds(self.times.quantile(quantile).min(self.longest));
-        match self.times.count() {
-            0 => Spread::default(),
-            frames => {
-                Spread { frames, p50: quantile(0.5), p99: quantile(0.99), max: microseconds(self.longest) }
-            }
-        }
+        let (frames, max) = (self.times.count(), microseconds(self.longest));
+        Spread { frames, p50: quantile(0.5), p99: quantile(0.99), max }
     }
 
     /// Returns by how much the longest time exceeds `target`, in microseconds, or 0 if it does not.

@@ -312,7 +312,7 @@ fn unsealed(listener: &Listener) {
 fn a_client_takes_no_memory_that_can_be_cut_short() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let listener = Listener::bind(Some(&path), false).unwrap();
+    let listener = Listener::bind(&path, false).unwrap();
     let server = std::thread::spawn(move || unsealed(&listener));
     let arguments = Arguments { socket: Some(path), memory: Memory::Host, frames: 1, ..Arguments::default() };
     let error = example::client::run(&arguments).unwrap_err();
