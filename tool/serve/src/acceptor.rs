@@ -112,7 +112,7 @@ impl Acceptor {
             }
             let accepted = match fd_reaper::is_full() {
                 true => Err(fd_reaper::FULL.to_owned()),
-                false => listener.accept(Duration::ZERO).map_err(|error| error.to_string()),
+                false => Connection::accept(listener, Duration::ZERO).map_err(|error| error.to_string()),
             };
             match accepted {
                 Ok(Some(connection)) => self.admit(connection),

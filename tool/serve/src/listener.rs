@@ -3,13 +3,11 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{self, SocketAddrUnix};
 
-use super::socket::Connection;
 use wavefield_gpu::{Error, Result, unix_packets::seqpacket};
 
 struct Files {
@@ -101,10 +99,6 @@ impl Listener {
                 Err(failed(error))
             }
         }
-    }
-
-    pub fn accept(&self, patience: Duration) -> Result<Option<Connection>, Errno> {
-        Connection::accept(self.fd.as_fd(), patience)
     }
 }
 
@@ -217,6 +211,7 @@ pub(super) fn check_folder(folder: &Path) -> std::io::Result<()> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use super::super::socket::Connection;
     use super::*;
 
     #[test]

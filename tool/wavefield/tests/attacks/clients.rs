@@ -269,7 +269,7 @@ fn a_client_that_does_not_stamp_is_named() {
 fn unsealed(listener: &Listener) {
     let until = Instant::now() + PATIENCE;
     let connection = loop {
-        match listener.accept(Duration::from_millis(100)).unwrap() {
+        match Connection::accept(listener, Duration::from_millis(100)).unwrap() {
             Some(connection) => break connection,
             None => assert!(Instant::now() < until, "no client comes"),
         }
