@@ -217,7 +217,7 @@ pub struct RendererState {
     pub shown_at: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spread {
     pub frames: u64,
     pub p50: u64,
@@ -290,9 +290,9 @@ impl FromClient {
             return Err("not a message of this protocol: not a JSON object".into());
         }
         // The error quotes the packet, so shorten it and make it safe to print.
-        let words = |error: serde_json::Error| short(&error.to_string(), MAX_WORDS);
-        serde_json::from_slice(packet)
-            .map_err(|error| format!("not a message of this protocol: {}", words(error)))
+        serde_json::from_slice(packet).map_err(|error| {
+            format!("not a message of this protocol: {}", short(&error.to_string(), MAX_WORDS))
+        })
     }
 
     pub fn name(&self) -> &'static str {

@@ -39,8 +39,18 @@ impl SettingsChange {
                 format!("there is no colour map `{}`; there are {}", short(name, 40), known.join(", "))
             })?;
         }
-        if let Some(limits) = self.limits {
-            parameters.limits = checked_limits(limits)?;
+        if let Some([low, high]) = self.limits {
+            let limits = [low as f32, high as f32];
+            if !limits.iter().all(|limit| limit.is_finite()) {
+                return Err(format!("limits {low} and {high} are not two finite 32-bit floats"));
+            }
+            // Shaders divide by the difference, and treat denormal numbers as zero.
+            if !(limits[1] - limits[0]).is_normal() {
+                return Err(format!(
+                    "limits {low} and {high} are equal, or too close or too far apart for 32-bit floats"
+                ));
+            }
+            parameters.limits = limits;
         }
         if let Some(size) = self.size {
             if !(1.0..=64.0).contains(&size) {
@@ -50,20 +60,6 @@ impl SettingsChange {
         }
         parameters.field.paused = self.paused.unwrap_or(parameters.field.paused);
         Ok(parameters)
-    }
-}
-
-fn checked_limits([low, high]: [f64; 2]) -> Result<[f32; 2], String> {
-    let limits = [low as f32, high as f32];
-    if !limits.iter().all(|limit| limit.is_finite()) {
-        return Err(format!("limits {low} and {high} are not two finite 32-bit floats"));
-    }
-    // Shaders divide by the difference, and treat denormal numbers as zero.
-    match (limits[1] - limits[0]).is_normal() {
-        true => Ok(limits),
-        false => {
-            Err(format!("limits {low} and {high} are equal, or too close or too far apart for 32-bit floats"))
-        }
     }
 }
 
