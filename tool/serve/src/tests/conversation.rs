@@ -34,6 +34,11 @@ pub fn parse(packet: &[u8]) {
     }
 }
 
+pub(crate) fn some_parameters() -> ClientParameters {
+    let field = wavefield_run::Parameters::new(&wavefield_run::Config::default());
+    ClientParameters { field, limits: [0.0, 1.0], size: 3.0 }
+}
+
 /// One thing that can happen to a session.
 #[derive(Clone, Debug)]
 pub enum SessionEvent {
@@ -107,7 +112,7 @@ pub fn converse(events: &[SessionEvent], host: bool, depth: usize) {
                 importing = Some((chunks.iter().sum(), chunks.len()));
             }
             Ok(Some(FromClient::Set { parameters: change, camera, .. })) => {
-                if let Ok(parameters) = change.apply(ClientParameters::default()) {
+                if let Ok(parameters) = change.apply(some_parameters()) {
                     let [low, high] = parameters.limits;
                     assert!(low.is_finite() && high.is_finite() && low != high);
                     assert!((1.0..=64.0).contains(&parameters.size));
