@@ -25,25 +25,19 @@ use wavefield_run::{
     Parameters, RunSummary, Stop, Traced, announce, record,
 };
 
-/// Refuses a size that does not fit in X11's 16 bits, for which winit would panic.
-fn check_size(size: vk::Extent2D) -> Result<()> {
-    let limit = u32::from(u16::MAX);
-    match size.width.max(size.height) > limit {
-        true => Err(Error::Unsupported(format!(
-            "a window of {}x{} is too large: neither side may exceed {limit}",
-            size.width, size.height
-        ))),
-        false => Ok(()),
-    }
-}
-
 impl WindowState<Desktop> {
     pub(crate) fn window(
         event_loop: &ActiveEventLoop,
         config: &Config,
         hook: Option<FrameHookDesc<'_>>,
     ) -> Result<Self> {
-        check_size(config.size)?;
+        let (vk::Extent2D { width, height }, limit) = (config.size, u32::from(u16::MAX));
+        if width.max(height) > limit {
+            // winit would panic, because X11 has 16 bits for each side.
+            return Err(Error::Unsupported(format!(
+                "a window of {width}x{height} is too large: neither side may exceed {limit}"
+            )));
+        }
         let cuda = DriverThread::begin();
         let display = event_loop.display_handle().map_err(|error| Error::Window {
             what: "asking the display for its handle",
@@ -52,7 +46,7 @@ impl WindowState<Desktop> {
         let instance = Instance::new(config.validation, Some(display.as_raw()))?;
         let attributes = Window::default_attributes()
             .with_title("wavefield")
-            .with_inner_size(PhysicalSize::new(config.size.width, config.size.height));
+            .with_inner_size(PhysicalSize::new(width, height));
         let window = event_loop
             .create_window(attributes)
             .map_err(|error| Error::Window { what: "opening a window", reason: error.to_string() })?;
@@ -141,7 +135,10 @@ impl<S: Screen> WindowState<S> {
         let times = std::mem::take(&mut self.pace.times);
         let summary = self.run.engine.summary(times, self.pace.skipped, &mut failures);
         let summary = RunSummary { recorded, parts: self.overlay.parts(), ..summary };
-        self.run.close(&mut failures);
+        if let Some(hook) = &mut self.run.hook {
+            let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
+            failures.catch(hook.close(&self.run.engine, &reason));
+        }
         let log = self.run.engine.device().instance().validation_log().clone();
         // The hook owns a client's memory, so it may be dropped only while the GPU is at rest.
         match self.run.engine.work.quiesce() {

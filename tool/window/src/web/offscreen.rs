@@ -9,7 +9,7 @@ use crate::keys::Action;
 use crate::screen::{Screen, ScreenPicture};
 use crate::state::WindowState;
 use wavefield_draw::{OffscreenTarget, Picture};
-use wavefield_gpu::vulkan::{Device, Flight, PresentMode, Queue};
+use wavefield_gpu::vulkan::{Flight, PresentMode, Queue};
 use wavefield_gpu::{Result, report::Failures};
 use wavefield_run::watch::recording::Copies;
 use wavefield_run::{Config, DeviceTable, Ended, Engine, FrameHookDesc, Stop, Traced, check_picture};
@@ -29,7 +29,6 @@ struct Offscreen {
     /// Whether clients are served. They wait for draws, even if there is no viewer.
     serves: bool,
     failed: bool,
-    device: Device,
     web: Web,
 }
 
@@ -64,7 +63,6 @@ impl WindowState<Offscreen> {
                 due: Instant::now(),
                 serves,
                 failed: false,
-                device: device.clone(),
                 web,
             };
             Ok((offscreen, mode, 1.0))
@@ -145,7 +143,7 @@ impl Screen for Offscreen {
             // Drop the old target first, so that two never exist at once.
             self.target = None;
             engine.drawer.resize(extent)?;
-            self.target = Some(OffscreenTarget::new(&self.device, extent, OffscreenTarget::FORMAT)?);
+            self.target = Some(OffscreenTarget::new(engine.device(), extent, OffscreenTarget::FORMAT)?);
             Ok(())
         };
         if let Err(error) = make(self.extent) {
