@@ -30,6 +30,8 @@ impl WindowState<Desktop> {
         event_loop: &ActiveEventLoop,
         config: &Config,
         hook: Option<FrameHookDesc<'_>>,
+        stop: &Stop,
+        traced: Option<&Traced>,
     ) -> Result<Self> {
         let (vk::Extent2D { width, height }, limit) = (config.size, u32::from(u16::MAX));
         if width.max(height) > limit {
@@ -54,7 +56,7 @@ impl WindowState<Desktop> {
         let surface = WindowSurface::new(&instance, window.clone())?;
         let choice = DeviceTable::query(&instance, Some(&surface), cuda)?
             .choose(config.device.as_deref(), config.producer)?;
-        Self::open(choice, true, config, hook, |device, egui| {
+        Self::open(choice, true, config, hook, stop, traced, |device, egui| {
             let mut swapchain = Swapchain::new(device, &surface, config.present)?;
             if config.record.is_some() {
                 swapchain.make_readable()?;
@@ -73,6 +75,8 @@ impl<S: Screen> WindowState<S> {
         presents: bool,
         config: &Config,
         hook: Option<FrameHookDesc<'_>>,
+        stop: &Stop,
+        traced: Option<&Traced>,
         screen: impl FnOnce(&Device, egui::Context) -> Result<(S, PresentMode, f32)>,
     ) -> Result<Self> {
         let config = &config.suited_to(choice.adapter.info().kind, true);
@@ -91,7 +95,7 @@ impl<S: Screen> WindowState<S> {
         let overlay = Overlay::new(egui, scale, engine.queue(), screen.format(), config.overlay)?;
         let film = record::film(&device, config, screen.format(), false)?;
         let now = Instant::now();
-        Ok(Self {
+        let mut state = Self {
             run: Running {
                 hook: hook.map(|hook| (hook.make)(choice.clone())).transpose()?,
                 engine,
@@ -114,13 +118,10 @@ impl<S: Screen> WindowState<S> {
                 seen: None,
             },
             title: Title::new(),
-        })
-    }
-
-    /// Call this once, before the first frame.
-    pub(crate) fn begin(&mut self, stop: &Stop, traced: Option<&Traced>) -> Result<()> {
-        self.run.engine.set_stop(stop);
-        traced.map_or(Ok(()), |traced| traced.follow(&mut self.run.engine))
+        };
+        state.run.engine.set_stop(stop);
+        traced.map_or(Ok(()), |traced| traced.follow(&mut state.run.engine))?;
+        Ok(state)
     }
 
     /// Ends the run, even after a failure.

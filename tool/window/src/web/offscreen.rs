@@ -35,40 +35,35 @@ struct Offscreen {
 /// Like [`crate::run_windowed`], but without a display: the pages show the pictures.
 pub fn run_remote(web: Web, config: &Config, stop: &Stop, hook: Option<FrameHookDesc<'_>>) -> Result<Ended> {
     let traced = Traced::begin(config)?;
-    let mut state = WindowState::remote(web, config, hook)?;
-    state.begin(stop, traced.as_ref())?;
+    let choice =
+        DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
+    // Without a display, the newest picture is always sent, so both modes are the same.
+    let mode = match config.present {
+        PresentMode::Mailbox => PresentMode::Immediate,
+        mode => mode,
+    };
+    let serves = hook.is_some();
+    let mut state = WindowState::open(choice, false, config, hook, stop, traced.as_ref(), |device, _| {
+        check_picture(config.size, device)?;
+        let offscreen = Offscreen {
+            target: None,
+            extent: config.size,
+            fitting: config.size,
+            copies: Copies::new(device),
+            mode,
+            due: Instant::now(),
+            serves,
+            failed: false,
+            web,
+        };
+        Ok((offscreen, mode, 1.0))
+    })?;
     let mut failures = Failures::default();
     while !state.is_done(stop) && failures.catch(state.turn()).unwrap_or(false) {}
     Ok(state.end(traced, failures))
 }
 
 impl WindowState<Offscreen> {
-    fn remote(web: Web, config: &Config, hook: Option<FrameHookDesc<'_>>) -> Result<Self> {
-        let choice =
-            DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
-        // Without a display, the newest picture is always sent, so both modes are the same.
-        let mode = match config.present {
-            PresentMode::Mailbox => PresentMode::Immediate,
-            mode => mode,
-        };
-        let serves = hook.is_some();
-        Self::open(choice, false, config, hook, |device, _| {
-            check_picture(config.size, device)?;
-            let offscreen = Offscreen {
-                target: None,
-                extent: config.size,
-                fitting: config.size,
-                copies: Copies::new(device),
-                mode,
-                due: Instant::now(),
-                serves,
-                failed: false,
-                web,
-            };
-            Ok((offscreen, mode, 1.0))
-        })
-    }
-
     /// Returns false once a viewer wants to leave.
     fn turn(&mut self) -> Result<bool> {
         let inputs = self.screen.web.inputs();
