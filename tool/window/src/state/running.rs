@@ -26,7 +26,7 @@ impl Running {
         self.hook.as_ref().is_none_or(|hook| hook.is_ready())
     }
 
-    /// Runs the hook. With `Fifo`, or while nothing is drawn, returns at once, because frames are already paced.
+    /// Runs the hook. With `Fifo`, or while nothing is drawn, returns at once: something else sets the pace.
     /// Otherwise waits until it is time to draw.
     pub(super) fn consult(&mut self, draws_nothing: bool) -> Result<()> {
         let Some(hook) = &mut self.hook else { return Ok(()) };
