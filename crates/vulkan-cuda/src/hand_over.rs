@@ -69,12 +69,14 @@ impl<S, C: Stream> RingCore<S, C> {
         };
         let mut released = true;
         for (index, resource) in slots.iter().map(Slot::resource).enumerate() {
-            if resource.device() != pair.vk().device().handle() {
+            let (Resource::Buffer { device, context, .. } | Resource::Image { device, context, .. }) =
+                resource;
+            if device != pair.vk().device().handle() {
                 return Err(Error::Rule(format!(
                     "slot {index} of a ring is of another device than the ring's pair"
                 )));
             }
-            if let Some(context) = resource.context() {
+            if let Some(context) = context {
                 pair.cuda().require_same(context, caller)?;
             }
             released &= matches!(resource, Resource::Buffer { .. });
@@ -106,11 +108,6 @@ impl<S, C: Stream> RingCore<S, C> {
         Err(Error::Rule(format!("a batch of a ring of {depth} has 1 to {depth} frames, not {count}")))
     }
 
-    /// Fails if the stream is being captured: each launch of the graph would repeat the frame.
-    pub(crate) fn check_uncaptured(&self, call: &'static str) -> Result<()> {
-        self.owned.pair.cuda().require_uncaptured(&self.owned.stream, call)
-    }
-
     pub(crate) fn set_patience(&self, limit: Duration) {
         self.patience.store(limit.as_millis().try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -134,7 +131,8 @@ impl<S, C: Stream> RingCore<S, C> {
     /// Begins CUDA's half of a frame: the stream waits, on the GPU, until Vulkan's timeline has reached
     /// `value`, unless that is 0.
     pub(crate) fn begin_cuda(&self, value: u64, call: &'static str) -> Result<()> {
-        self.check_uncaptured(call)?;
+        // Each launch of a captured graph would repeat the frame.
+        self.owned.pair.cuda().require_uncaptured(&self.owned.stream, call)?;
         self.ledger().begins();
         if value > 0 {
             // SAFETY: the core lives until the stream has passed this.

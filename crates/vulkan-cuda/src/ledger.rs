@@ -67,11 +67,6 @@ impl Ledger {
         &mut self.slots[self.ring.turn(frame).slot]
     }
 
-    /// Returns the value of `free` that marks a frame's end.
-    fn end(&self, frame: u64) -> u64 {
-        self.ring.turn(frame).signal_free
-    }
-
     /// Sets how many frames CUDA may be ahead of Vulkan. A longer batch may be ahead by its own length.
     pub(crate) fn set_ahead(&mut self, frames: usize) {
         self.ahead = frames.clamp(1, self.slots.len());
@@ -133,7 +128,7 @@ impl Ledger {
     /// Notes that a frame is about to be submitted. Fails if this frame or a later one was tried before, as
     /// its value must be greater than all earlier ones. The error is the last frame tried.
     pub(crate) fn try_submit(&mut self, frame: u64) -> Result<(), u64> {
-        let end = self.end(frame);
+        let end = self.ring.turn(frame).signal_free;
         if end <= self.tried {
             return Err(self.tried - 1);
         }
@@ -142,7 +137,7 @@ impl Ledger {
     }
 
     pub(crate) fn submitted(&mut self, frame: u64) {
-        let end = self.end(frame);
+        let end = self.ring.turn(frame).signal_free;
         *self.slot(frame) = Use { held: None, read: end };
         (self.submitted, self.busy) = (end, true);
     }

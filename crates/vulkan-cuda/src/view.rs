@@ -35,7 +35,7 @@ impl<'a, T: AnyBitPattern, C: Stream> SlotView<'a, T, C> {
     /// Fails as [`crate::CudaTurn::view`] does. Work on a captured stream would go into the graph.
     pub(crate) fn new<S: Slot>(core: &'a RingCore<S, C>, slot: &S) -> Result<Self> {
         let (resource, stream) = (slot.resource(), &core.owned.stream);
-        core.check_uncaptured("view")?;
+        core.owned.pair.cuda().require_uncaptured(stream, "view")?;
         let refused = |why: String| {
             Error::Rule(format!("a slot cannot be viewed as {}: {why}", std::any::type_name::<T>()))
         };
