@@ -20,6 +20,8 @@ use wgpu::{BufferUsages, CommandBuffer, CommandEncoder, TextureUsages, TextureUs
 use crate::slot::{CUDA_HAS_IT, WgpuBuffer, WgpuSlot, WgpuTexture, sealed::Sealed};
 use crate::turn::WgpuTurn;
 
+type Info = vk::SemaphoreSubmitInfo<'static>;
+
 /// Returns wgpu's first adapter that is the same GPU as a CUDA device and can share with it.
 ///
 /// # Errors
@@ -294,8 +296,7 @@ impl Gpu {
         // SAFETY: as above.
         let release = self.raw(|commands| unsafe { turn.record_release(commands) });
 
-        type Infos<'a> = &'a [vk::SemaphoreSubmitInfo<'static>];
-        let submit = |waits: Infos<'_>, signals: Infos<'_>| {
+        let submit = |waits: &[Info], signals: &[Info]| {
             let (wait, signal) = (waits[0], signals[0]);
             // (A poisoned lock only means that another thread panicked.)
             let submitter = || self.submitter.lock().unwrap_or_else(PoisonError::into_inner);

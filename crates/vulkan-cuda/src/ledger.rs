@@ -7,6 +7,7 @@
 //! frame is *held* (neither submitted nor given up), CUDA cannot begin the next frame in its slot.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::ring::Ring;
 
@@ -34,6 +35,10 @@ pub(crate) struct Ledger {
     pub(crate) unfinished: bool,
     /// Whether the CPU has signalled in place of CUDA. Unless CUDA has faulted, its stream may still run.
     pub(crate) aborted: bool,
+    /// Whether CUDA may use the slots: images must be released to CUDA first.
+    pub(crate) released: bool,
+    /// How long the drop of the ring waits for the GPU, 5 seconds by default.
+    pub(crate) patience: Duration,
     /// Whether CUDA waits for nothing: see [`crate::SharedRing::leave_out_free`].
     pub(crate) leave_out_free: bool,
 }
@@ -59,6 +64,8 @@ impl Ledger {
             busy: false,
             unfinished: false,
             aborted: false,
+            released: true,
+            patience: Duration::from_secs(5),
             leave_out_free: false,
         }
     }
