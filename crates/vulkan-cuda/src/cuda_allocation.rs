@@ -10,7 +10,7 @@ use cudarc::driver::sys::CUdevice_attribute::{
     CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED as CHOSEN_ADDRESSES,
 };
 
-use crate::cuda::{Cuda, api};
+use crate::cuda::{Cuda, CudaInfo, api};
 use crate::handle::Fd;
 use crate::{Error, Result};
 
@@ -133,7 +133,8 @@ fn exportable(cuda: &Cuda, sizes: &[u64]) -> Result<(sys::CUmemAllocationProp, u
     if sizes.is_empty() || sizes.contains(&0) {
         return Err(Error::Rule("an allocation has at least one chunk, and no chunk has 0 bytes".into()));
     }
-    let (name, device) = (&cuda.info().name, cuda.device()?);
+    let CudaInfo { name, ordinal, .. } = cuda.info();
+    let device = CudaInfo::device(*ordinal, name)?;
     for (what, attribute) in [
         ("cannot map memory at a chosen address", CHOSEN_ADDRESSES),
         ("exports none of its memory as a file descriptor", DESCRIPTORS),

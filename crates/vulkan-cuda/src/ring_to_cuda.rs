@@ -171,7 +171,7 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
 
     /// Returns the number of submitted frames that CUDA has not read.
     pub fn unread(&self) -> usize {
-        self.frames.unread()
+        self.frames.unread.len()
     }
 
     /// Makes the stream signal that it has read the oldest frame.

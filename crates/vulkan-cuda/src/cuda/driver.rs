@@ -196,7 +196,7 @@ impl CudaInfo {
         })
     }
 
-    pub(super) fn device(ordinal: i32, label: &str) -> Result<sys::CUdevice> {
+    pub(crate) fn device(ordinal: i32, label: &str) -> Result<sys::CUdevice> {
         let mut device = 0;
         // SAFETY: writes one handle.
         check("cuDeviceGet", label, unsafe { api::cuDeviceGet(&mut device, ordinal) })?;
