@@ -361,6 +361,7 @@ pub fn short(text: &str, limit: usize) -> String {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::tests::conversation::some_parameters;
     use super::*;
 
     #[test]
@@ -403,7 +404,7 @@ mod tests {
 
     #[test]
     fn answers_are_written_as_the_page_writes_them() {
-        let now = ClientParameters::default();
+        let now = some_parameters();
         let text = |message: &FromServer, request_id| {
             String::from_utf8(encode(&Tagged { message, request_id })).unwrap()
         };
