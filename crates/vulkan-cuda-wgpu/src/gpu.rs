@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ash::vk;
 use cudarc::driver::{CudaContext, CudaStream};
-use vulkan_cuda::shared_ring::{Resource, Slot};
+use vulkan_cuda::shared_ring::{self, Resource, Slot};
 use vulkan_cuda::{
     Cuda, CudaInfo, Driver, Error, ImageRequest, Pair, QueueUse, Result, RingToCuda, Shape, SharedBuffer,
     SharedImage, SharedRing, ViewType, Vk, VkInfo, find_twin,
@@ -19,6 +19,8 @@ use wgpu::{BufferUsages, CommandBuffer, CommandEncoder, TextureUsages, TextureUs
 
 use crate::slot::{CUDA_HAS_IT, WgpuBuffer, WgpuSlot, WgpuTexture, sealed::Sealed};
 use crate::turn::WgpuTurn;
+
+type Info = vk::SemaphoreSubmitInfo<'static>;
 
 /// Returns wgpu's first adapter that is the same GPU as a CUDA device and can share with it.
 ///
@@ -294,7 +296,8 @@ impl Gpu {
         // SAFETY: as above.
         let release = self.raw(|commands| unsafe { turn.record_release(commands) });
 
-        let submit = |wait: vk::SemaphoreSubmitInfo<'static>, signal: vk::SemaphoreSubmitInfo<'static>| {
+        let submit = |waits: &[Info], signals: &[Info]| {
+            let (wait, signal) = (waits[0], signals[0]);
             // (A poisoned lock only means that another thread panicked.)
             let submitter = || self.submitter.lock().unwrap_or_else(PoisonError::into_inner);
             let this = Some(std::thread::current().id());
@@ -327,7 +330,7 @@ impl Gpu {
             Ok(index)
         };
         // SAFETY: makes one submission with both semaphores, to wgpu's only queue, or fails without one.
-        unsafe { turn.submit(submit) }?.or_else(|panic| resume_unwind(panic))
+        unsafe { shared_ring::submit(turn, submit) }?.or_else(|panic| resume_unwind(panic))
     }
 
     fn raw(&self, record: impl FnOnce(vk::CommandBuffer)) -> CommandBuffer {

@@ -14,8 +14,8 @@ impl<T: Slot + sealed::Sealed> WgpuSlot for T {}
 
 pub(crate) mod sealed {
     pub trait Sealed {
-        /// Records the transition to the state that the slot has while CUDA owns it.
-        fn give_back(&self, encoder: &mut wgpu::CommandEncoder);
+        /// Records the transition to the state that the slot has while CUDA owns it. A buffer needs none.
+        fn give_back(&self, _: &mut wgpu::CommandEncoder) {}
     }
 }
 
@@ -44,9 +44,7 @@ unsafe impl Slot for WgpuBuffer {
     }
 }
 
-impl sealed::Sealed for WgpuBuffer {
-    fn give_back(&self, _: &mut wgpu::CommandEncoder) {}
-}
+impl sealed::Sealed for WgpuBuffer {}
 
 /// Returns the usual descriptor for [`Gpu::texture`](crate::Gpu::texture): a 2D texture of one level.
 pub fn picture(

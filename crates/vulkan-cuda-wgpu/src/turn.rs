@@ -1,11 +1,10 @@
 //! The two kinds of turn that wgpu submits.
 
-use ash::vk::{CommandBuffer, SemaphoreSubmitInfo};
-use vulkan_cuda::{QueueUse, Result, VulkanTurn, WriteTurn};
+use ash::vk::CommandBuffer;
+use vulkan_cuda::shared_ring::QueueTurn;
+use vulkan_cuda::{QueueUse, VulkanTurn, WriteTurn};
 
 use crate::slot::WgpuSlot;
-
-type Info = SemaphoreSubmitInfo<'static>;
 
 /// A turn for [`Gpu::submit`](crate::Gpu::submit): a [`VulkanTurn`] to read, or a [`WriteTurn`] to write.
 pub trait WgpuTurn: sealed::Turn {}
@@ -17,14 +16,13 @@ pub(crate) mod sealed {
 
     /// The functions that both kinds of turn have, with the same safety rules.
     #[allow(clippy::missing_safety_doc)]
-    pub trait Turn {
+    pub trait Turn: QueueTurn {
         type Slot: WgpuSlot;
 
         fn slot(&self) -> &Self::Slot;
         fn queue(&self) -> QueueUse;
         unsafe fn record_acquire(&self, commands: CommandBuffer);
         unsafe fn record_release(&self, commands: CommandBuffer);
-        unsafe fn submit<R>(self, submit: impl FnOnce(Info, Info) -> Result<R>) -> Result<R>;
     }
 }
 
@@ -49,11 +47,6 @@ macro_rules! turn {
             unsafe fn record_release(&self, commands: CommandBuffer) {
                 // SAFETY: the caller's promise.
                 unsafe { self.record_release(commands) }
-            }
-
-            unsafe fn submit<R>(self, submit: impl FnOnce(Info, Info) -> Result<R>) -> Result<R> {
-                // SAFETY: the caller's promise.
-                unsafe { self.submit(submit) }
             }
         }
     };

@@ -10,7 +10,7 @@ use cudarc::driver::sys::CUdevice_attribute::{
     CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED as CHOSEN_ADDRESSES,
 };
 
-use crate::cuda::{Cuda, api};
+use crate::cuda::{Cuda, CudaInfo, api};
 use crate::handle::Fd;
 use crate::{Error, Result};
 
@@ -18,9 +18,9 @@ use crate::{Error, Result};
 /// owns the mappings, CUDA's references to the memory, and the address.
 pub struct CudaAllocation {
     // Dropped in this order: mappings, CUDA's references to the memory, the address.
-    mappings: Vec<Mapping>,
+    mappings: Vec<Addresses>,
     chunks: Vec<Chunk>,
-    reserved: Reserved,
+    reserved: Addresses,
 }
 
 impl CudaAllocation {
@@ -35,10 +35,8 @@ impl CudaAllocation {
 
     /// Allocates several chunks at consecutive addresses, each rounded up to CUDA's granularity.
     pub fn in_chunks(cuda: &Cuda, sizes: &[u64]) -> Result<Arc<Self>> {
-        has_bytes(sizes)?;
-        let props = exportable(cuda)?;
-        let sizes = round_up(sizes, granularity(cuda, &props)?)?;
-        let chunks = sizes.into_iter().map(|size| Chunk::new(cuda, size, &props));
+        let (props, _, rounded) = exportable(cuda, sizes)?;
+        let chunks = rounded.into_iter().map(|size| Chunk::new(cuda, size, &props));
         Self::map(cuda, chunks.collect::<Result<_>>()?, &props)
     }
 
@@ -50,10 +48,8 @@ impl CudaAllocation {
     /// or is compressed (Vulkan could not detect that), or if a size is not exactly the chunk's.
     pub fn import(cuda: &Cuda, chunks: &[(Fd, u64)]) -> Result<Arc<Self>> {
         let sizes: Vec<_> = chunks.iter().map(|&(_, size)| size).collect();
-        has_bytes(&sizes)?;
-        let props = exportable(cuda)?;
-        let granularity = granularity(cuda, &props)?;
-        if round_up(&sizes, granularity)? != sizes {
+        let (props, granularity, rounded) = exportable(cuda, &sizes)?;
+        if rounded != sizes {
             return Err(Error::Rule(format!(
                 "chunks of {sizes:?} bytes cannot be CUDA's: each is a multiple of {granularity} bytes"
             )));
@@ -71,12 +67,12 @@ impl CudaAllocation {
     }
 
     fn map(cuda: &Cuda, chunks: Vec<Chunk>, props: &sys::CUmemAllocationProp) -> Result<Arc<Self>> {
-        let reserved = Reserved::new(cuda, chunks.iter().map(|chunk| chunk.size).sum())?;
+        let reserved = Addresses::reserve(cuda, chunks.iter().map(|chunk| chunk.size).sum())?;
         // From here on `Drop` cleans up, in the order of the fields.
         let mut made = Self { mappings: Vec::new(), chunks, reserved };
         let mut pointer = made.pointer();
         for chunk in &made.chunks {
-            made.mappings.push(Mapping::new(pointer, chunk, chunk.size)?);
+            made.mappings.push(Addresses::map(pointer, chunk, chunk.size)?);
             pointer += chunk.size;
         }
         let access = sys::CUmemAccessDesc {
@@ -131,16 +127,14 @@ impl CudaAllocation {
 const POSIX: sys::CUmemAllocationHandleType =
     sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-fn has_bytes(sizes: &[u64]) -> Result<()> {
-    match sizes.is_empty() || sizes.contains(&0) {
-        true => Err(Error::Rule("an allocation has at least one chunk, and no chunk has 0 bytes".into())),
-        false => Ok(()),
+/// Returns the properties of memory that can be exported as a descriptor, its granularity in bytes, and the
+/// chunks' sizes, each rounded up to the granularity. Fails if the device has no such memory.
+fn exportable(cuda: &Cuda, sizes: &[u64]) -> Result<(sys::CUmemAllocationProp, u64, Vec<u64>)> {
+    if sizes.is_empty() || sizes.contains(&0) {
+        return Err(Error::Rule("an allocation has at least one chunk, and no chunk has 0 bytes".into()));
     }
-}
-
-/// Returns the properties of memory that can be exported as a descriptor. Fails if the device has none.
-fn exportable(cuda: &Cuda) -> Result<sys::CUmemAllocationProp> {
-    let (name, device) = (&cuda.info().name, cuda.device()?);
+    let CudaInfo { name, ordinal, .. } = cuda.info();
+    let device = CudaInfo::device(*ordinal, name)?;
     for (what, attribute) in [
         ("cannot map memory at a chosen address", CHOSEN_ADDRESSES),
         ("exports none of its memory as a file descriptor", DESCRIPTORS),
@@ -154,7 +148,7 @@ fn exportable(cuda: &Cuda) -> Result<sys::CUmemAllocationProp> {
             return Err(Error::DeviceLacks(format!("CUDA {what} on {name} ({})", std::env::consts::OS)));
         }
     }
-    Ok(sys::CUmemAllocationProp {
+    let props = sys::CUmemAllocationProp {
         type_: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
         requestedHandleTypes: POSIX,
         location: sys::CUmemLocation {
@@ -169,17 +163,15 @@ fn exportable(cuda: &Cuda) -> Result<sys::CUmemAllocationProp> {
             usage: 0,
             reserved: [0; 4],
         },
-    })
-}
-
-fn granularity(cuda: &Cuda, props: &sys::CUmemAllocationProp) -> Result<u64> {
+    };
     let minimum = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
     let mut granularity = 0;
     cuda.bind()?;
     // SAFETY: writes one number; the description is read before the call returns.
-    let code = unsafe { api::cuMemGetAllocationGranularity(&mut granularity, props, minimum) };
+    let code = unsafe { api::cuMemGetAllocationGranularity(&mut granularity, &props, minimum) };
     cuda.check("cuMemGetAllocationGranularity", code)?;
-    Ok(granularity as u64)
+    let granularity = granularity as u64;
+    Ok((props, granularity, round_up(sizes, granularity)?))
 }
 
 /// Rounds each size up to a multiple of the granularity. Fails if the sum does not fit in the address space.
@@ -194,27 +186,39 @@ fn round_up(sizes: &[u64], granularity: u64) -> Result<Vec<u64>> {
     rounded.filter(fits).ok_or_else(too_large)
 }
 
-struct Reserved {
+/// A range of addresses that is reserved, or mapped to memory.
+struct Addresses {
     pointer: sys::CUdeviceptr,
     size: u64,
+    /// The call that undoes it, with its name.
+    undo: (&'static str, unsafe fn(sys::CUdeviceptr, usize) -> api::Code),
     cuda: Cuda,
 }
 
-impl Reserved {
-    fn new(cuda: &Cuda, size: u64) -> Result<Self> {
+impl Addresses {
+    fn reserve(cuda: &Cuda, size: u64) -> Result<Self> {
         let mut pointer = 0;
         // SAFETY: writes one address; the size is whole granules, and CUDA chooses alignment and place.
         let code = unsafe { api::cuMemAddressReserve(&mut pointer, size as usize, 0, 0, 0) };
         cuda.check("cuMemAddressReserve", code)?;
-        Ok(Self { pointer, size, cuda: cuda.clone() })
+        Ok(Self { pointer, size, undo: ("cuMemAddressFree", api::cuMemAddressFree), cuda: cuda.clone() })
+    }
+
+    /// `pointer` must lie in a reserved range, with room for `size` bytes.
+    fn map(pointer: sys::CUdeviceptr, chunk: &Chunk, size: u64) -> Result<Self> {
+        // SAFETY: a live handle, whose size CUDA checks, and addresses that nothing is mapped to yet.
+        let code = unsafe { api::cuMemMap(pointer, size as usize, 0, chunk.handle, 0) };
+        chunk.cuda.check("cuMemMap", code)?;
+        Ok(Self { pointer, size, undo: ("cuMemUnmap", api::cuMemUnmap), cuda: chunk.cuda.clone() })
     }
 }
 
-impl Drop for Reserved {
+impl Drop for Addresses {
     fn drop(&mut self) {
-        let (pointer, size) = (self.pointer, self.size as usize);
-        // SAFETY: reserved above; nothing is mapped there any more.
-        self.cuda.cleanup("cuMemAddressFree", || unsafe { api::cuMemAddressFree(pointer, size) });
+        let (call, undo) = self.undo;
+        // SAFETY: reserved or mapped above. Nothing is mapped any more when a reserved range is dropped, and no
+        // stream uses a mapping any more: code that launches work on it promises that.
+        self.cuda.cleanup(call, || unsafe { undo(self.pointer, self.size as usize) });
     }
 }
 
@@ -273,16 +277,16 @@ impl Chunk {
     /// refuses to map more bytes than the memory has.
     fn with_size(self, granularity: u64) -> Result<Self> {
         let (size, more) = (self.size, self.size.saturating_add(granularity));
-        let room = Reserved::new(&self.cuda, more)?;
+        let room = Addresses::reserve(&self.cuda, more)?;
         // Running out of memory and a fault say nothing about the size. Any other error means that it is
         // wrong: the manual names no code for that (an H200 with driver 580.159.04 reports 801).
         let other_reason = |error: &Error| error.is_out_of_memory() || self.cuda.has_faulted();
-        match Mapping::new(room.pointer, &self, size) {
+        match Addresses::map(room.pointer, &self, size) {
             Ok(_) => {}
             Err(error) if other_reason(&error) => return Err(error),
             Err(error) => return Err(Error::Rule(format!("it does not have {size} bytes: {error}"))),
         }
-        match Mapping::new(room.pointer, &self, more) {
+        match Addresses::map(room.pointer, &self, more) {
             Ok(_) => Err(Error::Rule(format!("it has more than {size} bytes: pass its whole size"))),
             Err(error) if other_reason(&error) => Err(error),
             Err(_) => Ok(self),
@@ -294,30 +298,6 @@ impl Drop for Chunk {
     fn drop(&mut self) {
         // SAFETY: created above, released once.
         self.cuda.cleanup("cuMemRelease", || unsafe { api::cuMemRelease(self.handle) });
-    }
-}
-
-struct Mapping {
-    pointer: sys::CUdeviceptr,
-    size: u64,
-    cuda: Cuda,
-}
-
-impl Mapping {
-    /// `pointer` must lie in a reserved range, with room for `size` bytes.
-    fn new(pointer: sys::CUdeviceptr, chunk: &Chunk, size: u64) -> Result<Self> {
-        // SAFETY: a live handle, whose size CUDA checks, and addresses that nothing is mapped to yet.
-        let code = unsafe { api::cuMemMap(pointer, size as usize, 0, chunk.handle, 0) };
-        chunk.cuda.check("cuMemMap", code)?;
-        Ok(Self { pointer, size, cuda: chunk.cuda.clone() })
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        let (pointer, size) = (self.pointer, self.size as usize);
-        // SAFETY: mapped above. No stream uses it any more: code that launches work on it promises that.
-        self.cuda.cleanup("cuMemUnmap", || unsafe { api::cuMemUnmap(pointer, size) });
     }
 }
 

@@ -6,7 +6,7 @@ use ash::vk;
 use cudarc::driver::sys;
 
 use crate::cuda_allocation::CudaAllocation;
-use crate::export::{Buffer, Memory, memory_type};
+use crate::export::{Buffer, Memory};
 use crate::exportable;
 use crate::handle::{ExportType, Fd};
 use crate::layout::Range;
@@ -226,7 +226,7 @@ impl CudaBuffer {
             .fd(fd.number());
         let info = vk::MemoryAllocateInfo::default()
             .allocation_size(size)
-            .memory_type_index(memory_type(vk, required))
+            .memory_type_index(vk.memory_type(required))
             .push_next(&mut import);
         let info = if flags.flags.is_empty() { info } else { info.push_next(&mut flags) };
         let call = "vkAllocateMemory (import of a file descriptor)";

@@ -8,7 +8,7 @@ use crate::ring::Ring;
 pub(crate) struct Frames {
     ring: Ring,
     /// For each frame that was submitted and not read: the value of Vulkan's timeline that CUDA waits for.
-    unread: VecDeque<u64>,
+    pub(crate) unread: VecDeque<u64>,
     /// The number of submitted frames, which is also the number of the next frame that Vulkan writes.
     pub(crate) written: u64,
     /// For each slot: the value of CUDA's timeline at which Vulkan may write the slot.
@@ -18,10 +18,6 @@ pub(crate) struct Frames {
 impl Frames {
     pub(crate) fn new(ring: Ring) -> Self {
         Self { ring, unread: VecDeque::with_capacity(ring.depth()), written: 0, free: vec![0; ring.depth()] }
-    }
-
-    pub(crate) fn unread(&self) -> usize {
-        self.unread.len()
     }
 
     /// Returns the number of the oldest frame that CUDA has not read.

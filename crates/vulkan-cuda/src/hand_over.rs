@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,23 +17,16 @@ use crate::slot::{QueueUse, Resource, Slot, Transfer};
 use crate::timeline::SharedTimeline;
 use crate::{Error, Result};
 
-/// How long the drop of a ring waits for the GPU by default.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// The maximum length of one wait for either timeline. Between waits, the loop checks if CUDA has failed.
 const LOOK: Duration = Duration::from_secs(1);
 
-pub(crate) struct RingCore<S, C: Stream> {
+pub(crate) struct RingCore<S: Slot, C: Stream> {
     pub(crate) ring: Ring,
     /// Dropped when the GPU has finished. Otherwise leaked, because the GPU may still use these objects.
     pub(crate) owned: ManuallyDrop<Owned<S, C>>,
     ledger: Mutex<Ledger>,
     /// Whether Vulkan writes and CUDA reads.
     to_cuda: bool,
-    /// Whether CUDA may use the slots: images must be released to CUDA first.
-    pub(crate) released: AtomicBool,
-    /// How long the drop waits, in milliseconds.
-    patience: AtomicU64,
 }
 
 pub(crate) struct Owned<S, C> {
@@ -48,7 +40,7 @@ pub(crate) struct Owned<S, C> {
     pub(crate) pair: Pair,
 }
 
-impl<S, C: Stream> RingCore<S, C> {
+impl<S: Slot, C: Stream> RingCore<S, C> {
     /// Checks the slots, the stream and the queue, and creates the timelines.
     pub(crate) fn of_ring(
         pair: &Pair,
@@ -56,10 +48,7 @@ impl<S, C: Stream> RingCore<S, C> {
         slots: Vec<S>,
         queue: QueueUse,
         to_cuda: bool,
-    ) -> Result<Self>
-    where
-        S: Slot,
-    {
+    ) -> Result<Self> {
         let caller = if to_cuda { "RingToCuda::new" } else { "SharedRing::new" };
         pair.cuda().require_stream(&stream, caller)?;
         queue.check(pair.vk())?;
@@ -67,26 +56,26 @@ impl<S, C: Stream> RingCore<S, C> {
         let Some(ring) = u32::try_from(depth).ok().and_then(Ring::new) else {
             return Err(Error::Rule(format!("a ring has 1 to {MAX_DEPTH} slots, and {depth} were given")));
         };
-        let mut released = true;
+        let mut ledger = Ledger::new(ring);
         for (index, resource) in slots.iter().map(Slot::resource).enumerate() {
-            if resource.device() != pair.vk().device().handle() {
+            let (Resource::Buffer { device, context, .. } | Resource::Image { device, context, .. }) =
+                resource;
+            if device != pair.vk().device().handle() {
                 return Err(Error::Rule(format!(
                     "slot {index} of a ring is of another device than the ring's pair"
                 )));
             }
-            if let Some(context) = resource.context() {
+            if let Some(context) = context {
                 pair.cuda().require_same(context, caller)?;
             }
-            released &= matches!(resource, Resource::Buffer { .. });
+            ledger.released &= matches!(resource, Resource::Buffer { .. });
         }
         let (cuda, vulkan) = (SharedTimeline::new(pair)?, SharedTimeline::new(pair)?);
         Ok(Self {
             ring,
             owned: ManuallyDrop::new(Owned { slots, cuda, vulkan, stream, queue, pair: pair.clone() }),
-            ledger: Mutex::new(Ledger::new(ring)),
+            ledger: Mutex::new(ledger),
             to_cuda,
-            released: AtomicBool::new(released),
-            patience: AtomicU64::new(PATIENCE.as_millis() as u64),
         })
     }
 
@@ -106,15 +95,6 @@ impl<S, C: Stream> RingCore<S, C> {
         Err(Error::Rule(format!("a batch of a ring of {depth} has 1 to {depth} frames, not {count}")))
     }
 
-    /// Fails if the stream is being captured: each launch of the graph would repeat the frame.
-    pub(crate) fn check_uncaptured(&self, call: &'static str) -> Result<()> {
-        self.owned.pair.cuda().require_uncaptured(&self.owned.stream, call)
-    }
-
-    pub(crate) fn set_patience(&self, limit: Duration) {
-        self.patience.store(limit.as_millis().try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         // A poisoned lock only means that another thread panicked; the ledger is intact.
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
@@ -122,10 +102,7 @@ impl<S, C: Stream> RingCore<S, C> {
 
     /// # Safety
     /// Same as [`Resource::record`](crate::shared_ring::Resource), for a slot of this ring.
-    pub(crate) unsafe fn record(&self, slot: &S, commands: vk::CommandBuffer, transfer: Transfer)
-    where
-        S: Slot,
-    {
+    pub(crate) unsafe fn record(&self, slot: &S, commands: vk::CommandBuffer, transfer: Transfer) {
         let (device, queue) = (self.owned.pair.vk().device(), self.owned.queue);
         // SAFETY: the caller's promise; the slot is alive, and of this device (checked in `of_ring`).
         unsafe { slot.resource().record(device, commands, queue, transfer) };
@@ -134,7 +111,8 @@ impl<S, C: Stream> RingCore<S, C> {
     /// Begins CUDA's half of a frame: the stream waits, on the GPU, until Vulkan's timeline has reached
     /// `value`, unless that is 0.
     pub(crate) fn begin_cuda(&self, value: u64, call: &'static str) -> Result<()> {
-        self.check_uncaptured(call)?;
+        // Each launch of a captured graph would repeat the frame.
+        self.owned.pair.cuda().require_uncaptured(&self.owned.stream, call)?;
         self.ledger().begins();
         if value > 0 {
             // SAFETY: the core lives until the stream has passed this.
@@ -250,9 +228,9 @@ impl<S, C: Stream> RingCore<S, C> {
     }
 }
 
-impl<S, C: Stream> Drop for RingCore<S, C> {
+impl<S: Slot, C: Stream> Drop for RingCore<S, C> {
     fn drop(&mut self) {
-        let patience = Duration::from_millis(*self.patience.get_mut());
+        let patience = self.ledger().patience;
         match self.come_to_rest(patience) {
             Err(error) if !self.is_dead(&error) => cleanup_error(&Error::Timeout(format!(
                 "a ring was dropped while the GPU used it, and was leaked: {error}"

@@ -7,6 +7,7 @@
 //! frame is *held* (neither submitted nor given up), CUDA cannot begin the next frame in its slot.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::ring::Ring;
 
@@ -34,6 +35,10 @@ pub(crate) struct Ledger {
     pub(crate) unfinished: bool,
     /// Whether the CPU has signalled in place of CUDA. Unless CUDA has faulted, its stream may still run.
     pub(crate) aborted: bool,
+    /// Whether CUDA may use the slots: images must be released to CUDA first.
+    pub(crate) released: bool,
+    /// How long the drop of the ring waits for the GPU, 5 seconds by default.
+    pub(crate) patience: Duration,
     /// Whether CUDA waits for nothing: see [`crate::SharedRing::leave_out_free`].
     pub(crate) leave_out_free: bool,
 }
@@ -59,17 +64,14 @@ impl Ledger {
             busy: false,
             unfinished: false,
             aborted: false,
+            released: true,
+            patience: Duration::from_secs(5),
             leave_out_free: false,
         }
     }
 
     fn slot(&mut self, frame: u64) -> &mut Use {
         &mut self.slots[self.ring.turn(frame).slot]
-    }
-
-    /// Returns the value of `free` that marks a frame's end.
-    fn end(&self, frame: u64) -> u64 {
-        self.ring.turn(frame).signal_free
     }
 
     /// Sets how many frames CUDA may be ahead of Vulkan. A longer batch may be ahead by its own length.
@@ -133,7 +135,7 @@ impl Ledger {
     /// Notes that a frame is about to be submitted. Fails if this frame or a later one was tried before, as
     /// its value must be greater than all earlier ones. The error is the last frame tried.
     pub(crate) fn try_submit(&mut self, frame: u64) -> Result<(), u64> {
-        let end = self.end(frame);
+        let end = self.ring.turn(frame).signal_free;
         if end <= self.tried {
             return Err(self.tried - 1);
         }
@@ -142,7 +144,7 @@ impl Ledger {
     }
 
     pub(crate) fn submitted(&mut self, frame: u64) {
-        let end = self.end(frame);
+        let end = self.ring.turn(frame).signal_free;
         *self.slot(frame) = Use { held: None, read: end };
         (self.submitted, self.busy) = (end, true);
     }

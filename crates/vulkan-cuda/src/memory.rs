@@ -21,7 +21,7 @@ use cudarc::driver::sys;
 
 use crate::Result;
 use crate::cuda::{Cuda, api};
-use crate::export::{Buffer, Memory, buffer_export, memory_type};
+use crate::export::{Buffer, Memory, buffer_export};
 use crate::handle::MemoryHandle;
 use crate::pair::Pair;
 use crate::vulkan::Vk;
@@ -89,7 +89,7 @@ impl ExportedBuffer {
 
     /// Returns the index of the memory type, which another Vulkan device must use to import the memory.
     pub fn memory_type(&self) -> u32 {
-        memory_type(&self.buffer.vk, &self.buffer.required)
+        self.buffer.vk.memory_type(&self.buffer.required)
     }
 
     /// Creates a handle to the memory, with `vkGetMemoryFdKHR` or `vkGetMemoryWin32HandleKHR`. You own the

@@ -171,7 +171,7 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
 
     /// Returns the number of submitted frames that CUDA has not read.
     pub fn unread(&self) -> usize {
-        self.frames.unread()
+        self.frames.unread.len()
     }
 
     /// Makes the stream signal that it has read the oldest frame.
@@ -203,7 +203,7 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// Sets how long dropping the ring waits for the GPU: 5 seconds by default. If the GPU is not done by
     /// then, the ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error) gets the reason.
     pub fn set_patience(&mut self, limit: Duration) {
-        self.core.set_patience(limit);
+        self.core.ledger().patience = limit;
     }
 
     /// Waits for the GPU, for at most `limit`, and returns the slots, for example for a ring of another size.

@@ -211,11 +211,6 @@ impl ImportedSemaphore {
         }
     }
 
-    /// Checks that `stream` may signal the semaphore, and makes the context current.
-    pub(crate) fn can_signal(&self, stream: &dyn Stream) -> Result<()> {
-        self.cuda.require_uncaptured(stream, "cuSignalExternalSemaphoresAsync")
-    }
-
     /// Makes `stream` wait on the GPU (`cuWaitExternalSemaphoresAsync`): later work runs after the signal.
     ///
     /// # Errors
@@ -242,10 +237,8 @@ impl ImportedSemaphore {
     /// Same as [`ImportedSemaphore::wait`], for the signal. Also, a timeline's value must be greater than all
     /// values that are signalled before it on the GPU, by any side (`VUID-VkSubmitInfo2-semaphore-03882`).
     pub unsafe fn signal(&self, stream: &dyn Stream, operand: Operand) -> Result<()> {
-        self.require(operand, "signal")?;
-        self.can_signal(stream)?;
-        // SAFETY: the caller's promise; checked above.
-        unsafe { self.enqueue_signal(stream, operand, true) }
+        // SAFETY: the caller's promise.
+        unsafe { self.enqueue_signal(stream, operand, true, || Ok(())) }
     }
 
     /// Like [`ImportedSemaphore::signal`], without the [guard](#a-signal-may-overtake-a-memset): for data
@@ -254,23 +247,26 @@ impl ImportedSemaphore {
     /// # Safety
     /// Same as [`ImportedSemaphore::signal`].
     pub unsafe fn signal_after_kernels(&self, stream: &dyn Stream, operand: Operand) -> Result<()> {
-        self.require(operand, "signal")?;
-        self.can_signal(stream)?;
-        // SAFETY: the caller's promise; checked above.
-        unsafe { self.enqueue_signal(stream, operand, false) }
+        // SAFETY: the caller's promise.
+        unsafe { self.enqueue_signal(stream, operand, false, || Ok(())) }
     }
 
+    /// Calls `promise` once operand and stream are checked, before anything is enqueued.
+    ///
     /// # Safety
-    /// Same as [`ImportedSemaphore::signal`]. Also, [`ImportedSemaphore::can_signal`] must have just
-    /// succeeded for the stream, and the semaphore must take this kind of operand.
+    /// Same as [`ImportedSemaphore::signal`].
     pub(crate) unsafe fn enqueue_signal(
         &self,
         stream: &dyn Stream,
         operand: Operand,
         guarded: bool,
+        promise: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
+        self.require(operand, "signal")?;
+        self.cuda.require_uncaptured(stream, "cuSignalExternalSemaphoresAsync")?;
+        promise()?;
         if guarded {
-            // SAFETY: the stream is alive and of this context, which `can_signal` made current.
+            // SAFETY: the stream is alive and of this context, which the check above made current.
             unsafe { self.cuda.guard(stream) }?;
         }
         let params = operand.signal_params();

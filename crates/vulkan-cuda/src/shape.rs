@@ -65,14 +65,10 @@ impl ViewType {
     }
 
     pub(crate) fn create_flags(self) -> vk::ImageCreateFlags {
-        match self.is_cube() {
-            true => vk::ImageCreateFlags::CUBE_COMPATIBLE,
-            false => vk::ImageCreateFlags::empty(),
+        match self {
+            Self::Cube | Self::CubeArray => vk::ImageCreateFlags::CUBE_COMPATIBLE,
+            _ => vk::ImageCreateFlags::empty(),
         }
-    }
-
-    fn is_cube(self) -> bool {
-        matches!(self, Self::Cube | Self::CubeArray)
     }
 }
 
@@ -115,7 +111,7 @@ impl Shape {
         if view != ViewType::D3 && depth > 1 {
             return rule(format!("has no depth, but {depth} was requested"));
         }
-        if view.is_cube() && width != height {
+        if matches!(view, ViewType::Cube | ViewType::CubeArray) && width != height {
             return rule(format!("has square faces, but {width}x{height} was requested"));
         }
         match view {

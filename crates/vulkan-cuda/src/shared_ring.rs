@@ -61,7 +61,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ash::vk;
@@ -191,7 +190,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// Makes the stream wait for the slots of the next `count` frames. Returns `false` if one is held.
     fn begin(&mut self, count: usize) -> Result<bool> {
         let Some(value) = self.core.ledger().wait_for(count) else { return Ok(false) };
-        if !self.core.released.load(Ordering::Relaxed) {
+        if !self.core.ledger().released {
             return Err(Error::Rule(
                 "the ring's images were not released to CUDA: submit SharedRing::record_first_release, and wait, before the first write".into(),
             ));
@@ -216,7 +215,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
                 unsafe { self.core.record(image, commands, half) };
             }
         }
-        self.core.released.store(true, Ordering::Relaxed);
+        self.core.ledger().released = true;
     }
 
     /// Records the barrier that acquires a slot from CUDA ([`crate::ownership`]).
@@ -295,7 +294,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// Sets how long dropping the ring, or its last turn, waits for the GPU: 5 seconds by default. If that is
     /// not enough, the ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error) gets the reason.
     pub fn set_patience(&mut self, limit: Duration) {
-        self.core.set_patience(limit);
+        self.core.ledger().patience = limit;
     }
 
     /// Waits for the GPU, for at most `limit`, and returns the slots, for example for a ring of another size.

@@ -163,18 +163,6 @@ impl QueueUse {
 }
 
 impl Resource {
-    pub(crate) fn device(self) -> vk::Device {
-        match self {
-            Self::Buffer { device, .. } | Self::Image { device, .. } => device,
-        }
-    }
-
-    pub(crate) fn context(self) -> Option<sys::CUcontext> {
-        match self {
-            Self::Buffer { context, .. } | Self::Image { context, .. } => context,
-        }
-    }
-
     /// Records the barrier of a transfer with `vkCmdPipelineBarrier`.
     ///
     /// # Safety

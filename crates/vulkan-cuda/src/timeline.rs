@@ -98,10 +98,9 @@ impl SharedTimeline {
     /// # Safety
     /// Same as [`SharedTimeline::cuda_signal`].
     pub(crate) unsafe fn signal(&self, stream: &dyn Stream, value: u64, guarded: bool) -> Result<()> {
-        self.imported.can_signal(stream)?;
-        self.promised.rise(value)?;
-        // SAFETY: the caller's promise; the value is above all before it, and the stream was checked.
-        unsafe { self.imported.enqueue_signal(stream, Operand::Value(value), guarded) }
+        let promise = || self.promised.rise(value);
+        // SAFETY: the caller's promise; the value is above all before it.
+        unsafe { self.imported.enqueue_signal(stream, Operand::Value(value), guarded, promise) }
     }
 
     /// Returns CUDA's semaphore, which is destroyed with `self`. Use it for nodes of CUDA graphs, with

@@ -35,7 +35,7 @@ impl<'a, T: AnyBitPattern, C: Stream> SlotView<'a, T, C> {
     /// Fails as [`crate::CudaTurn::view`] does. Work on a captured stream would go into the graph.
     pub(crate) fn new<S: Slot>(core: &'a RingCore<S, C>, slot: &S) -> Result<Self> {
         let (resource, stream) = (slot.resource(), &core.owned.stream);
-        core.check_uncaptured("view")?;
+        core.owned.pair.cuda().require_uncaptured(stream, "view")?;
         let refused = |why: String| {
             Error::Rule(format!("a slot cannot be viewed as {}: {why}", std::any::type_name::<T>()))
         };
@@ -81,7 +81,7 @@ impl<T> SlotView<'_, T> {
     fn on<'a>(&'a self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
         let none = Ok(sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE);
         if [self.stream, stream].iter().any(|stream| stream.capture_status() != none) {
-            return (refuse("a stream is being captured"), SyncOnDrop::Record(None));
+            return refuse("a stream is being captured");
         }
         // Compares the contexts too, because the default streams of all contexts have the same handle.
         if *stream == **self.stream {
@@ -90,20 +90,18 @@ impl<T> SlotView<'_, T> {
         // Work on another stream begins after the ring's stream, and is done before that continues.
         match stream.join(self.stream) {
             Ok(()) => (self.address, SyncOnDrop::sync_stream(stream)),
-            Err(error) => (
-                refuse(&format!("another stream cannot wait for the ring's: {error}")),
-                SyncOnDrop::Record(None),
-            ),
+            Err(error) => refuse(&format!("another stream cannot wait for the ring's: {error}")),
         }
     }
 }
 
-/// Reports why cudarc's call is about to fail: cudarc can return only the driver's error. Returns null.
-fn refuse(why: &str) -> sys::CUdeviceptr {
+/// Reports why cudarc's call is about to fail: cudarc can return only the driver's error. Returns null,
+/// and a guard that does nothing.
+fn refuse(why: &str) -> (sys::CUdeviceptr, SyncOnDrop<'static>) {
     cleanup_error(&Error::Rule(format!(
         "a view of a slot was refused: {why}; copy on the ring's stream first"
     )));
-    0
+    (0, SyncOnDrop::Record(None))
 }
 
 impl<T> DevicePtr<T> for SlotView<'_, T> {
@@ -114,7 +112,7 @@ impl<T> DevicePtr<T> for SlotView<'_, T> {
         if *stream == **self.stream
             && result::ctx::get_current().is_ok_and(|current| current.is_some_and(another))
         {
-            return (refuse("a stream of another context cannot copy it"), SyncOnDrop::Record(None));
+            return refuse("a stream of another context cannot copy it");
         }
         self.on(stream)
     }

@@ -216,13 +216,16 @@ impl Vk {
         move |result| Error::Vulkan { call, device: self.info().name.clone(), result }
     }
 
-    /// Returns the index of the first memory type in the mask `allowed` that has all properties of `wanted`.
-    pub(crate) fn memory_type(&self, allowed: u32, wanted: vk::MemoryPropertyFlags) -> Option<u32> {
+    /// Returns the index of the first device-local memory type that `required` allows.
+    pub(crate) fn memory_type(&self, required: &vk::MemoryRequirements) -> u32 {
         // SAFETY: a live physical device.
         let memory = unsafe { self.instance().get_physical_device_memory_properties(self.physical()) };
+        let (types, local) = (required.memory_type_bits, vk::MemoryPropertyFlags::DEVICE_LOCAL);
         let fits = |(index, kind): &(u32, &vk::MemoryType)| {
-            allowed & (1 << index) != 0 && kind.property_flags.contains(wanted)
+            types & (1 << index) != 0 && kind.property_flags.contains(local)
         };
-        (0..).zip(memory.memory_types_as_slice()).find(fits).map(|(index, _)| index)
+        let found = (0..).zip(memory.memory_types_as_slice()).find(fits);
+        // Every buffer and image has at least one memory type. If none is device-local, any of them will do.
+        found.map_or(types.trailing_zeros(), |(index, _)| index)
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ash::vk;
 
-use super::inputs::{Inputs, Tile};
+use super::inputs::Inputs;
 use super::pass::PassAttachments;
 use super::pipeline::{Pipeline, Pipelines};
 use super::{ColorMap, FieldView, Picture, Samples, Style, mesh};
@@ -149,7 +149,7 @@ impl FieldRenderer {
 
     /// Uploads another colour map. Waits for the queue.
     pub fn set_color_map(&mut self, queue: &mut Queue, map: ColorMap) -> Result<()> {
-        self.inputs.palette.set(queue, map)?;
+        self.inputs.set_color_map(queue, map)?;
         self.color_map = map;
         Ok(())
     }
@@ -186,11 +186,16 @@ impl FieldRenderer {
 
     /// Sets the only view of a flight. The flight's previous frame must be done.
     pub fn set_view(&mut self, flight: usize, view: &FieldView, extent: vk::Extent2D) -> Result<()> {
-        self.set_tile((flight, 0), view, &Tile { corner: [0, 0], size: extent })
+        self.set_tile((flight, 0), view, extent.into())
     }
 
     /// Sets a view of a flight, to be drawn in `tile`. The flight's previous frame must be done.
-    pub(super) fn set_tile(&mut self, number: (usize, usize), view: &FieldView, tile: &Tile) -> Result<()> {
+    pub(super) fn set_tile(
+        &mut self,
+        number: (usize, usize),
+        view: &FieldView,
+        tile: vk::Rect2D,
+    ) -> Result<()> {
         self.inputs.set_view(number, view, tile, &self.drawing.array)
     }
 
@@ -213,7 +218,7 @@ impl FieldRenderer {
         picture: &Picture,
         slices: Option<Slices<'_>>,
     ) -> Result<()> {
-        let tile = [Tile { corner: [0, 0], size: picture.extent }];
+        let tile = [vk::Rect2D::from(picture.extent)];
         // SAFETY: the caller's promise, for one picture and one view.
         unsafe {
             self.point_at(flight, source)?;
@@ -243,34 +248,13 @@ impl FieldRenderer {
         &mut self,
         commands: vk::CommandBuffer,
         flight: usize,
-        (pictures, first, tiles): (&[Picture], usize, &[Tile]),
+        (pictures, first, tiles): (&[Picture], usize, &[vk::Rect2D]),
         slices: Option<Slices<'_>>,
     ) -> Result<()> {
         let fits = |a: &&PassAttachments| pictures.iter().all(|picture| picture.extent == a.extent());
         let Some(attachments) = self.attachments.as_ref().filter(fits) else {
             return Err(Error::Unsupported("the renderer was not resized to the picture".into()));
         };
-        let draw = || {
-            // SAFETY: in a render pass, after the flight's source and views were set.
-            unsafe { self.draw(commands, flight, first, tiles, slices) };
-        };
-        // SAFETY: the caller's promise. Without clear values, surface and background cover every pixel.
-        unsafe { attachments.record(commands, pictures, self.pipelines.output.clear(), draw) };
-        Ok(())
-    }
-
-    /// Draws the surface and the background in each tile.
-    ///
-    /// # Safety
-    /// `commands` is recording, in a render pass; the flight's source and views were set.
-    unsafe fn draw(
-        &self,
-        commands: vk::CommandBuffer,
-        flight: usize,
-        first: usize,
-        tiles: &[Tile],
-        slices: Option<Slices<'_>>,
-    ) {
         let Drawing { array, style, pipeline } = &self.drawing;
         let draws = draws(self.pipelines.scene, array, *style);
         // The pieces that are divided among the slices.
@@ -278,17 +262,17 @@ impl FieldRenderer {
         let count = slices.as_ref().map_or(1, |slices| slices.count);
         let vk = self.pipelines.device.raw();
         // SAFETY: (here and below) recording (the caller's promise); every object is this device's.
-        let aim = |number: usize, tile: &Tile| unsafe {
-            let [x, y] = tile.corner;
-            let (width, height) = (tile.size.width as f32, tile.size.height as f32);
-            let (x, y, offset) = (x as f32, y as f32, vk::Offset2D { x: x as i32, y: y as i32 });
+        let aim = |number: usize, tile: &vk::Rect2D| unsafe {
+            let (x, y) = (tile.offset.x as f32, tile.offset.y as f32);
+            let (width, height) = (tile.extent.width as f32, tile.extent.height as f32);
             let viewport = vk::Viewport { x, y, width, height, min_depth: 0.0, max_depth: 1.0 };
             vk.cmd_set_viewport(commands, 0, &[viewport]);
-            vk.cmd_set_scissor(commands, 0, &[vk::Rect2D { offset, extent: tile.size }]);
+            vk.cmd_set_scissor(commands, 0, &[*tile]);
             self.inputs.bind(commands, flight, first + number);
         };
-        // SAFETY: as above.
-        unsafe {
+        // Draws the surface and the background in each tile.
+        // SAFETY: as above, in the render pass, after the flight's source and views were set.
+        let draw = || unsafe {
             vk.cmd_bind_pipeline(commands, vk::PipelineBindPoint::GRAPHICS, pipeline.raw());
             vk.cmd_bind_index_buffer(commands, self.indices.raw(), 0, vk::IndexType::UINT16);
             for (number, tile) in tiles.iter().enumerate() {
@@ -316,7 +300,10 @@ impl FieldRenderer {
                     vk.cmd_draw(commands, BACKGROUND_VERTICES, 1, 0, 0);
                 }
             }
-        }
+        };
+        // SAFETY: the caller's promise. Without clear values, surface and background cover every pixel.
+        unsafe { attachments.record(commands, pictures, self.pipelines.output.clear(), draw) };
+        Ok(())
     }
 }
 

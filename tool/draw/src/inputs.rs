@@ -2,11 +2,14 @@ use ash::vk;
 use bytemuck::{Pod, Zeroable};
 use glam::{Mat4, Vec3, Vec4};
 use gpu_allocator::MemoryLocation;
+use vulkan_cuda::ownership::Access;
 
-use super::palette::Palette;
 use super::{ColorMap, FieldView, Fit, Placement, mesh};
 use wavefield_gpu::Result;
-use wavefield_gpu::vulkan::{AutoDestroy, Bindings, Bound, Buffer, BufferDesc, Queue, SetDesc, sampler};
+use wavefield_gpu::vulkan::{
+    AutoDestroy, Bindings, Bound, Buffer, BufferDesc, Image, ImageDesc, Queue, SetDesc, copy_of_level,
+    one_shot, record_upload, sampler,
+};
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
 use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::producer::{ImageSlot, Source};
@@ -35,19 +38,8 @@ struct Globals {
 /// Bytes from one [`Globals`] to the next: the largest `minUniformBufferOffsetAlignment` ("Required Limits").
 const STRIDE: usize = 256;
 
-pub(super) struct Tile {
-    pub(super) corner: [u32; 2],
-    pub(super) size: vk::Extent2D,
-}
-
-/// Returns the code of a number format in `parts/numbers.wgsl`.
-fn code(number: Number) -> u32 {
-    match number {
-        Number::F32 => 0,
-        Number::F16 => 1,
-        Number::U8 => 2,
-    }
-}
+/// The size of the colour map's image.
+const COLORS: vk::Extent2D = vk::Extent2D { width: 256, height: 1 };
 
 const FRAME: usize = 0;
 const SOURCE: usize = 1;
@@ -58,7 +50,8 @@ pub(super) struct Inputs {
     pub(super) bindings: Bindings,
     uniforms: Buffer,
     views: usize,
-    pub(super) palette: Palette,
+    colors: Image,
+    color_sampler: AutoDestroy<vk::Sampler>,
     texture_sampler: AutoDestroy<vk::Sampler>,
 }
 
@@ -86,16 +79,20 @@ impl Inputs {
             usage: vk::BufferUsageFlags::UNIFORM_BUFFER,
             location: MemoryLocation::CpuToGpu,
         };
-        let palette = Palette::new(queue, map)?;
+        let usage = vk::ImageUsageFlags::SAMPLED | vk::ImageUsageFlags::TRANSFER_DST;
+        let colors = ImageDesc::color("colour map", COLORS, vk::Format::R8G8B8A8_SRGB, usage);
         let device = queue.device();
         let inputs = Self {
             bindings: Bindings::new(device, &sets, &[])?,
             uniforms: Buffer::new(device, &uniforms)?,
             views,
-            palette,
+            colors: Image::new(device, &colors)?,
+            color_sampler: sampler(device, vk::SamplerAddressMode::CLAMP_TO_EDGE)?,
             texture_sampler: sampler(device, vk::SamplerAddressMode::REPEAT)?,
         };
-        let [colors, color_sampler] = inputs.palette.bound();
+        inputs.set_color_map(queue, map)?;
+        let colors = Bound::Sampled(inputs.colors.view(), vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL);
+        let color_sampler = Bound::Sampler(inputs.color_sampler.raw());
         for flight in 0..flights {
             let seen = Bound::Uniforms(inputs.uniforms.raw(), size_of::<Globals>() as u64);
             // SAFETY: the set has never been used.
@@ -104,15 +101,33 @@ impl Inputs {
         Ok(inputs)
     }
 
+    /// Uploads a colour map. Waits for the queue.
+    pub(super) fn set_color_map(&self, queue: &mut Queue, map: ColorMap) -> Result<()> {
+        let device = queue.device().clone();
+        let texels = map.texels(COLORS.width as usize);
+        let bytes = bytemuck::cast_slice(&texels);
+        let staging =
+            Buffer::filled(&device, "colour map upload", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
+        let reads = Access {
+            stage: vk::PipelineStageFlags2::FRAGMENT_SHADER,
+            access: vk::AccessFlags2::SHADER_SAMPLED_READ,
+        };
+        let (image, all) = (self.colors.raw(), [copy_of_level(0, COLORS, 0)]);
+        // SAFETY: recording; image and buffer live until `one_shot` has waited for the queue.
+        one_shot(queue, |commands| unsafe {
+            record_upload(&device, commands, staging.raw(), image, &all, reads);
+        })
+    }
+
     /// Writes a view's uniforms. The flight's previous frame must be done.
     pub(super) fn set_view(
         &mut self,
         (flight, number): (usize, usize),
         view: &FieldView,
-        tile: &Tile,
+        tile: vk::Rect2D,
         array: &DrawnArray,
     ) -> Result<()> {
-        let (camera, grid, extent) = (&view.camera, array.grid(), tile.size);
+        let (camera, grid, extent) = (&view.camera, array.grid(), tile.extent);
         let fit = match array.kind() {
             ArrayKind::Points | ArrayKind::Mesh => view.fit,
             ArrayKind::Image | ArrayKind::Surface => Fit::default(),
@@ -128,10 +143,15 @@ impl Inputs {
             pixels_per_length: camera.pixels_per_length(extent.width, extent.height),
             dot_size: view.size,
             limits: view.scale(),
-            number: code(array.number()),
+            // The codes of `parts/numbers.wgsl`.
+            number: match array.number() {
+                Number::F32 => 0,
+                Number::F16 => 1,
+                Number::U8 => 2,
+            },
             radius: fit.radius,
             place: [place.corner[0], place.corner[1], place.size[0], place.size[1]],
-            corner: tile.corner.map(|pixels| pixels as f32),
+            corner: [tile.offset.x as f32, tile.offset.y as f32],
             unused_too: [0.0; 2],
             fit: Vec3::from(fit.center).extend(fit.radius.recip()),
         };

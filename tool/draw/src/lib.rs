@@ -1,7 +1,7 @@
 //! Draws a frame: an array as a lit surface, points or an image, or a textured plane.
 //!
 //! - `field` records the draw, from `inputs` (what shaders read), a `pipeline` and a `pass`
-//! - `camera`, `view`, `color_map`, `palette`: the picture's appearance; `mesh`: the triangles of a grid
+//! - `camera`, `view`, `color_map`: the picture's appearance; `mesh`: the triangles of a grid
 //! - `pick`: what lies under the pointer
 //! - `offscreen`: a picture without a window; `painter`: the overlay
 //! - `views`: pictures of many views at once, for other programs
@@ -15,7 +15,6 @@ mod inputs;
 mod mesh;
 mod offscreen;
 mod painter;
-mod palette;
 mod pass;
 mod pick;
 mod pipeline;

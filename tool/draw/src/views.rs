@@ -2,7 +2,6 @@
 
 use ash::vk;
 
-use super::inputs::Tile;
 use super::{FieldRenderer, FieldView, OffscreenTarget, Output, Picture};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Device, Queue, copy_of_level};
@@ -80,10 +79,11 @@ impl SheetPlan {
         (self.across * self.down) as usize
     }
 
-    fn tile(&self, number: usize) -> Tile {
+    fn tile(&self, number: usize) -> vk::Rect2D {
         let place = (number % self.count()) as u32;
         let (col, row) = (place % self.across, place / self.across);
-        Tile { corner: [col * self.size.width, row * self.size.height], size: self.size }
+        let (x, y) = ((col * self.size.width) as i32, (row * self.size.height) as i32);
+        vk::Rect2D { offset: vk::Offset2D { x, y }, extent: self.size }
     }
 }
 
@@ -92,22 +92,6 @@ struct Sheet {
     plan: SheetPlan,
     renderer: FieldRenderer,
     targets: Vec<OffscreenTarget>,
-}
-
-impl Sheet {
-    fn new(
-        queue: &mut Queue,
-        like: &FieldRenderer,
-        output: Output,
-        plan: SheetPlan,
-        flights: usize,
-    ) -> Result<Self> {
-        let mut renderer = like.with_output(queue, output, (flights, MAX_VIEWS))?;
-        renderer.resize(plan.extent())?;
-        let target = |&format| OffscreenTarget::new(queue.device(), plan.extent(), format);
-        let targets = output.formats().iter().map(target).collect::<Result<_>>()?;
-        Ok(Self { output, plan, renderer, targets })
-    }
 }
 
 /// A kind, and where its pictures begin in the buffer: an offset in bytes, a multiple of 16.
@@ -159,7 +143,11 @@ impl Views {
             self.sheets.drain(..too_many(&pixels, (more, more as u64 * plan.pixels())));
         }
         for output in outputs {
-            used.push(Sheet::new(queue, like, output, plan, self.flights)?);
+            let mut renderer = like.with_output(queue, output, (self.flights, MAX_VIEWS))?;
+            renderer.resize(plan.extent())?;
+            let target = |&format| OffscreenTarget::new(queue.device(), plan.extent(), format);
+            let targets = output.formats().iter().map(target).collect::<Result<_>>()?;
+            used.push(Sheet { output, plan, renderer, targets });
         }
         self.sheets.append(&mut used);
         Ok(())
@@ -190,7 +178,7 @@ impl Views {
             let Sheet { plan, renderer, targets, .. } = &mut self.sheets[number];
             let tiles: Vec<_> = (0..views.len()).map(|number| plan.tile(number)).collect();
             for (number, (view, tile)) in views.iter().zip(&tiles).enumerate() {
-                renderer.set_tile((flight, number), view, tile)?;
+                renderer.set_tile((flight, number), view, *tile)?;
             }
             let pictures: Vec<Picture> = targets.iter().map(OffscreenTarget::picture).collect();
             // SAFETY: the flight is free, so nothing uses its sets; the source lives (the caller's promise).
@@ -200,8 +188,8 @@ impl Views {
                 unsafe { renderer.record_tiles(commands, flight, (&pictures, first, tiles), None) }?;
                 for &&(kind, offset) in &drawn {
                     let bytes = kind.bytes() * u64::from(size.width) * u64::from(size.height);
-                    let copy = |(number, tile): (usize, &Tile)| {
-                        let [x, y] = tile.corner.map(|pixels| pixels as i32);
+                    let copy = |(number, tile): (usize, &vk::Rect2D)| {
+                        let vk::Offset2D { x, y } = tile.offset;
                         copy_of_level(0, size, offset + bytes * (first + number) as u64)
                             .image_offset(vk::Offset3D { x, y, z: 0 })
                     };
@@ -249,9 +237,9 @@ mod tests {
             let vk::Extent2D { width: all, height: high } = plan.extent();
             assert!(all <= 16384 && high <= 16384);
             let corners: std::collections::HashSet<_> =
-                (0..plan.count()).map(|number| plan.tile(number).corner).collect();
+                (0..plan.count()).map(|number| plan.tile(number).offset).collect();
             assert_eq!(corners.len(), plan.count(), "no two in one place");
-            assert!(corners.iter().all(|[x, y]| x + width <= all && y + height <= high));
+            assert!(corners.iter().all(|at| at.x as u32 + width <= all && at.y as u32 + height <= high));
         }
     }
 

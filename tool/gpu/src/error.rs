@@ -11,20 +11,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{}{}", self.answer(), vulkan_hint(*.result))]
+    #[error("{}{}{}", self.answer(), fault_words(.fault), vulkan_hint(*.result))]
     Vulkan {
         call: &'static str,
         /// The device's name; `the Vulkan loader` before there is a device.
         device: String,
         result: vk::Result,
-    },
-
-    /// The driver lost the device, which cannot be used any more.
-    #[error("{call} failed on {device}: {}{}{}", vulkan_words(vk::Result::ERROR_DEVICE_LOST), fault_words(.fault), vulkan_hint(vk::Result::ERROR_DEVICE_LOST))]
-    DeviceLost {
-        call: &'static str,
-        device: String,
-        /// The driver's report through `VK_EXT_device_fault`, if any.
+        /// The driver's report through `VK_EXT_device_fault`, if it lost the device and gives a report.
         fault: Option<String>,
     },
 
@@ -95,10 +88,7 @@ impl From<vulkan_cuda::Error> for Error {
     fn from(error: vulkan_cuda::Error) -> Self {
         use vulkan_cuda::Error as E;
         match error {
-            E::Vulkan { call, device, result: vk::Result::ERROR_DEVICE_LOST } => {
-                Self::DeviceLost { call, device, fault: None }
-            }
-            E::Vulkan { call, device, result } => Self::Vulkan { call, device, result },
+            E::Vulkan { call, device, result } => Self::Vulkan { call, device, result, fault: None },
             E::Cuda { call, device, code, name, text } => Self::Cuda { call, device, code, name, text },
             E::Driver { reason, hint } => Self::Missing { what: "the CUDA driver", reason, hint },
             E::DeviceLacks(text) | E::SystemLacks(text) | E::NotEnabled(text) => Self::Unsupported(text),
@@ -122,7 +112,7 @@ impl Error {
 
     fn answer(&self) -> String {
         match self {
-            Error::Vulkan { call, device, result } => {
+            Error::Vulkan { call, device, result, .. } => {
                 format!("{call} failed on {device}: {}", vulkan_words(*result))
             }
             Error::Cuda { call, device, code, name, text } => {
@@ -169,6 +159,7 @@ mod tests {
             call: "vkAllocateMemory",
             device: "Toy GPU".into(),
             result: vk::Result::ERROR_OUT_OF_DEVICE_MEMORY,
+            fault: None,
         };
         let text = error.to_string();
         for part in ["vkAllocateMemory", "Toy GPU", "memory", "ERROR_OUT_OF_DEVICE_MEMORY", "--grid"] {

@@ -130,7 +130,7 @@ impl Module {
                  (docs/reliability.md). Use another --handoff, or give the kernel smaller arrays"
             )));
         }
-        let (parameters, block) = (kernel.parameters().clone(), kernel.block());
+        let (parameters, block) = (kernel.parameters.clone(), kernel.block);
 
         let ext = nvx::binary_import::Device::new(device.instance().raw(), device.raw());
         let _alone = cuda_inside_vulkan();

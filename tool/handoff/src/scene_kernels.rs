@@ -4,7 +4,7 @@ use tracing::trace_span;
 use vulkan_cuda::SharedBuffer;
 use vulkan_cuda::shared_ring::Slot;
 
-use crate::contents::{built_in, wave::Grid};
+use crate::contents::{built_in, scene::Scene, wave::Grid};
 use crate::producer::{CudaTimeline, Frame, ProducerDesc, SLOT_USAGE, Source, check_grid, each_slot};
 use wavefield_gpu::Result;
 use wavefield_gpu::cuda::{Cuda, DeviceMemory, Kernel, KernelParameters, KernelSource, Signature, Stream};
@@ -87,7 +87,7 @@ impl SceneKernels for FieldKernels {
             let _span = trace_span!("memory").entered();
             Ok(SharedBuffer::new(&pair, self.grid.bytes(), SLOT_USAGE)?)
         };
-        each_slot(device, Some(context), self.grid, depth, share)
+        each_slot(device, Some(context), (Scene::Field, self.grid), depth, share)
     }
 
     fn scratch(&self, context: &Cuda) -> Result<DeviceMemory> {
@@ -99,7 +99,7 @@ impl SceneKernels for FieldKernels {
     }
 
     fn parameters(&self) -> &KernelParameters {
-        self.kernel.parameters()
+        &self.kernel.parameters
     }
 
     unsafe fn enqueue(

@@ -63,7 +63,7 @@ impl SceneKernels for TextureKernels {
     }
 
     fn parameters(&self) -> &KernelParameters {
-        self.paint.parameters()
+        &self.paint.parameters
     }
 
     unsafe fn enqueue(
@@ -140,7 +140,7 @@ impl TextureKernels {
             (&raw mut to_size.cols).cast(),
             (&raw mut to_size.rows).cast(),
         ];
-        let block = self.reduce.block();
+        let block = self.reduce.block;
         // SAFETY: the types of `reduce`; a stream runs its kernels in order, so the level above is written.
         unsafe { self.reduce.launch_with(stream, blocks(to.size.count(), block), block, &mut arguments) }
     }

@@ -1,6 +1,5 @@
 //! Accepts clients of the same user and protocol version between two frames, one at a time, without blocking.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -39,9 +38,8 @@ enum Pending {
 }
 
 pub(super) struct Acceptor {
-    /// `None` after [`Acceptor::shut`].
+    /// `None` after [`Acceptor::shut`] or [`Acceptor::close`].
     listener: Option<Listener>,
-    pub(super) path: PathBuf,
     owner: u32,
     stop: Stop,
     pending: Vec<Pending>,
@@ -54,9 +52,8 @@ impl Acceptor {
     /// Takes connections from processes of user `owner` only.
     pub(super) fn open(listener: Listener, owner: u32, stop: &Stop) -> Result<Self> {
         fd_reaper::start()?;
-        let (path, stop) = (listener.path().to_owned(), stop.clone());
-        let pending = Vec::new();
-        Ok(Self { listener: Some(listener), path, owner, stop, pending, pause: None, printed: None })
+        let (listener, stop, pending) = (Some(listener), stop.clone(), Vec::new());
+        Ok(Self { listener, owner, stop, pending, pause: None, printed: None })
     }
 
     /// Accepts connections and reads each `hello`. Returns the next client, unless a client already `draws`.
@@ -98,6 +95,12 @@ impl Acceptor {
         self.listener = None;
     }
 
+    /// Removes the socket, and ends the connections of clients that wait.
+    pub(super) fn close(&mut self) {
+        self.shut();
+        self.pending.clear();
+    }
+
     fn accept(&mut self) {
         if self.stop.requested() {
             self.shut();
@@ -109,7 +112,7 @@ impl Acceptor {
             }
             let accepted = match fd_reaper::is_full() {
                 true => Err(fd_reaper::FULL.to_owned()),
-                false => listener.accept(Duration::ZERO).map_err(|error| error.to_string()),
+                false => Connection::accept(listener, Duration::ZERO).map_err(|error| error.to_string()),
             };
             match accepted {
                 Ok(Some(connection)) => self.admit(connection),
@@ -196,7 +199,8 @@ mod tests {
     fn open(owner: u32) -> (tempfile::TempDir, std::path::PathBuf, Acceptor) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let acceptor = Acceptor::open(Listener::bind(Some(&path)).unwrap(), owner, &Stop::default()).unwrap();
+        let acceptor =
+            Acceptor::open(Listener::bind(&path, false).unwrap(), owner, &Stop::default()).unwrap();
         (folder, path, acceptor)
     }
 
@@ -243,7 +247,7 @@ mod tests {
     fn the_socket_goes_when_a_stop_is_asked() {
         let folder = tempfile::tempdir().unwrap();
         let (path, stop) = (folder.path().join("s"), Stop::default());
-        let mut acceptor = Acceptor::open(Listener::bind(Some(&path)).unwrap(), me(), &stop).unwrap();
+        let mut acceptor = Acceptor::open(Listener::bind(&path, false).unwrap(), me(), &stop).unwrap();
         assert!(acceptor.look(None).is_none() && path.exists());
         stop.request();
         acceptor.look(None);

@@ -72,13 +72,6 @@ pub(super) struct WantedRender {
     pub(super) render: std::result::Result<Box<Render>, String>,
 }
 
-impl WantedRender {
-    pub(super) fn awaits_frame(&self, session: &Session) -> bool {
-        let after = self.render.as_ref().ok().and_then(|render| render.after);
-        after.is_some_and(|frame| session.ledger.shown.is_none_or(|shown| shown.frame < frame))
-    }
-}
-
 pub(super) enum ClientEnd {
     Left(&'static str),
     Dropped(Fault),
@@ -225,7 +218,7 @@ impl Client {
                 return Err(ClientEnd::Left(CLOSED));
             }
             // An unread message may be a `show`, which must be handled before a new value of `ready`.
-            if !self.connection.has_news() || !self.shared.borrow().session.has_allocations() {
+            if !self.connection.has_news() || self.shared.borrow().session.allocations.is_empty() {
                 self.see(counters)?;
             }
             return Ok(None);
@@ -252,7 +245,9 @@ impl Client {
 
     fn waits(&self) -> bool {
         // Read on while the first render waits for a later frame: the messages may be about that frame.
-        let awaits_frame = |wanted: &WantedRender| wanted.awaits_frame(&self.shared.borrow().session);
+        let awaits_frame = |WantedRender { render, .. }: &WantedRender| {
+            render.as_ref().is_ok_and(|render| render.after.is_some() && !self.shows(render.after, true))
+        };
         self.busy || self.renders.len() >= MAX_RENDERS && !self.renders.front().is_some_and(awaits_frame)
     }
 
@@ -263,6 +258,16 @@ impl Client {
             return self.drop_for(Fault::value(reason));
         }
         self.renders.push_back(wanted);
+    }
+
+    /// Returns whether a picture can be made: the frame `after`, or a later one, is shown. Without `after`, the
+    /// frame on screen will do, unless the client's first frame is ready: it is drawn next, so wait for it.
+    pub(super) fn shows(&self, after: Option<u64>, draws: bool) -> bool {
+        let ledger = &self.shared.borrow().session.ledger;
+        match after {
+            None => draws || !ledger.has_next(),
+            Some(frame) => ledger.shown.is_some_and(|shown| shown.frame >= frame),
+        }
     }
 
     /// Checks whether the client is gone even while its messages wait. Call this in waits that can take long.

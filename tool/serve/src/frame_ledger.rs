@@ -29,8 +29,8 @@ pub struct FrameLedger {
     /// The last value of `ready` that was read.
     pub(super) ready: u64,
     pub(super) shown: Option<ShownFrame>,
-    /// Announced frames in allocations that are not shown yet, in order: frame, allocation, offset.
-    elsewhere: VecDeque<(u64, u64, u64)>,
+    /// Announced frames in allocations that are not shown yet, in order.
+    elsewhere: VecDeque<ShownFrame>,
 }
 
 impl FrameLedger {
@@ -91,29 +91,24 @@ impl FrameLedger {
                 self.depth
             ));
         }
-        if self.elsewhere.back().is_some_and(|&(last, ..)| last >= frame) {
+        if self.elsewhere.back().is_some_and(|last| last.frame >= frame) {
             return Err(format!("`show` for frame {frame} twice, or out of order"));
         }
-        self.elsewhere.push_back((frame, id, offset));
+        self.elsewhere.push_back(ShownFrame { frame, origin: Origin::Allocation { id, offset } });
         Ok(())
     }
 
     pub fn advance(&mut self) -> ShownFrame {
         let frame = self.next();
-        let origin = match self.elsewhere.front() {
-            Some(&(announced, id, offset)) if announced == frame => {
-                self.elsewhere.pop_front();
-                Origin::Allocation { id, offset }
-            }
-            _ => Origin::Slot((frame % self.depth) as usize),
-        };
-        *self.shown.insert(ShownFrame { frame, origin })
+        let is_elsewhere = self.elsewhere.front().is_some_and(|next| next.frame == frame);
+        let announced = if is_elsewhere { self.elsewhere.pop_front() } else { None };
+        let in_slot = ShownFrame { frame, origin: Origin::Slot((frame % self.depth) as usize) };
+        *self.shown.insert(announced.unwrap_or(in_slot))
     }
 
     pub fn needs(&self, allocation: u64) -> bool {
-        let on_show =
-            |shown: ShownFrame| matches!(shown.origin, Origin::Allocation { id, .. } if id == allocation);
-        self.shown.is_some_and(on_show) || self.elsewhere.iter().any(|&(_, id, _)| id == allocation)
+        let mut frames = self.shown.iter().chain(&self.elsewhere);
+        frames.any(|frame| matches!(frame.origin, Origin::Allocation { id, .. } if id == allocation))
     }
 }
 

@@ -14,7 +14,7 @@ use super::session::Terms;
 use super::socket::Connection;
 use super::{FRAME_SECONDS, ServeSetup};
 use wavefield_draw::{Drawing, FieldView};
-use wavefield_gpu::{Error, Result, note};
+use wavefield_gpu::{Error, Result, note, report::word};
 use wavefield_handoff::contents::{array::DrawnArray, wave::Vertex};
 use wavefield_run::{Config, Engine};
 
@@ -46,7 +46,7 @@ pub(super) fn welcome(
     };
     match made {
         Ok((memory, drawing)) => {
-            note!("note: {name} draws, with memory {} in a ring of {}", terms.memory.name(), terms.depth);
+            note!("note: {name} draws, with memory {} in a ring of {}", word(terms.memory), terms.depth);
             Some(Client::new(name, connection, terms, memory, drawing, parameters))
         }
         Err((code, reason)) => {

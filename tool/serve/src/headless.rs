@@ -1,13 +1,12 @@
 use std::time::{Duration, Instant};
 
-use super::acceptor::Acceptor;
 use super::serve_hook::ServeHook;
 use super::{FRAME_SECONDS, ServeOptions, listen};
 use wavefield_gpu::{Error, Result, report::Failures, stuck_gpu};
 use wavefield_handoff::Handoff;
 use wavefield_run::{
-    Choice, Config, DeviceTable, Ended, FrameHook, FrameHookDesc, FrameTimes, Headless, Moment, Parameters,
-    RunSummary, Stop, announce,
+    Config, DeviceTable, Ended, FrameHook, FrameHookDesc, FrameTimes, Headless, Moment, Parameters, Stop,
+    announce,
 };
 
 /// The minimum number of frames in flight that have resources.
@@ -23,8 +22,23 @@ pub fn serve_headless(config: &Config, options: &ServeOptions, stop: &Stop) -> R
         DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
     let config = &config.suited_to(choice.adapter.info().kind, false);
     let log = choice.adapter.instance().validation_log().clone();
-    let mut failures = Failures::default();
-    let summary = serve(choice, acceptor, config, options, stop, &mut failures)?;
+    announce(&choice, config);
+    // Clients need shared memory, even if the renderer's own producer does not.
+    let (interop, inline) = (choice.can_export(), config.handoff == Handoff::Inline);
+    let flights = FLIGHTS.max(config.ring.unwrap_or_default().depth());
+    let mut run = Headless::make(&choice, config, interop, inline, flights)?;
+    run.engine().set_stop(stop);
+    let mut hook = ServeHook::new(acceptor, choice, config, options);
+    let (mut times, mut failures) = (FrameTimes::default(), Failures::default());
+    failures.catch(draw(&mut run, &mut hook, config, stop, &mut times));
+    let summary = run.engine().summary(times, 0, &mut failures);
+    let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
+    failures.catch(hook.close(run.engine(), &reason));
+    // The hook owns the client's memory, so drop it only when the GPU is idle, and leak it otherwise.
+    match run.engine().work.quiesce() {
+        true => drop((run, hook)),
+        false => stuck_gpu::leak((run, hook)),
+    }
     Ok(Ended::new(summary, failures, &log))
 }
 
@@ -45,43 +59,13 @@ pub fn serve_windowed(
     })
 }
 
-/// Leaked instead of dropped if a stuck GPU may still use it.
-struct Serving {
-    run: Headless,
-    hook: ServeHook,
-}
-
-fn serve(
-    choice: Choice,
-    acceptor: Acceptor,
+fn draw(
+    run: &mut Headless,
+    hook: &mut ServeHook,
     config: &Config,
-    options: &ServeOptions,
     stop: &Stop,
-    failures: &mut Failures,
-) -> Result<RunSummary> {
-    announce(&choice, config);
-    // Clients need shared memory, even if the renderer's own producer does not.
-    let (interop, inline) = (choice.can_export(), config.handoff == Handoff::Inline);
-    let flights = FLIGHTS.max(config.ring.unwrap_or_default().depth());
-    let mut run = Headless::make(&choice, config, interop, inline, flights)?;
-    run.engine().set_stop(stop);
-    let hook = ServeHook::new(acceptor, choice, config, options);
-    let mut serving = Serving { run, hook };
-    let mut times = FrameTimes::default();
-    failures.catch(draw(&mut serving, config, stop, &mut times));
-    let summary = serving.run.engine().summary(times, 0, failures);
-    let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
-    failures.catch(serving.hook.close(serving.run.engine(), &reason));
-    // The hook owns the client's memory, so drop it only when the GPU is idle.
-    match serving.run.engine().work.quiesce() {
-        true => drop(serving),
-        false => stuck_gpu::leak(serving),
-    }
-    Ok(summary)
-}
-
-fn draw(serving: &mut Serving, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
-    let Serving { run, hook } = serving;
+    times: &mut FrameTimes,
+) -> Result<()> {
     let mut parameters = Parameters::new(config);
     let mut moment = Moment { time: 0.0, step: FRAME_SECONDS * config.speed };
     let mut last = Instant::now();

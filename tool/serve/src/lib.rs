@@ -68,8 +68,7 @@ pub use until_closed::end_when_closed;
 
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// `None` means [`default_path`].
-    pub socket: Option<PathBuf>,
+    pub socket: PathBuf,
     /// Also removes the socket's folder if it is empty. For a program that creates a folder for one renderer.
     pub remove_folder: bool,
     /// Headless: redraws per second without a new frame. 0 means 60 while a client draws, otherwise no limit.
@@ -91,10 +90,7 @@ fn listen(config: &Config, options: &ServeOptions, stop: &Stop) -> Result<Accept
                 .into(),
         ));
     }
-    let listener = Listener::bind(options.socket.as_deref())?;
-    if options.remove_folder {
-        listener.remove_folder_too();
-    }
+    let listener = Listener::bind(&options.socket, options.remove_folder)?;
     Acceptor::open(listener, rustix::process::getuid().as_raw(), stop)
 }
 

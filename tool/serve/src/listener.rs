@@ -3,13 +3,11 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{self, SocketAddrUnix};
 
-use super::socket::Connection;
 use wavefield_gpu::{Error, Result, unix_packets::seqpacket};
 
 struct Files {
@@ -52,26 +50,22 @@ fn identity(path: &Path) -> Result<(u64, u64), Errno> {
 /// A listening socket. Dropping it removes its files.
 pub struct Listener {
     fd: OwnedFd,
-    path: PathBuf,
     identity: (u64, u64),
     /// Keeps other renderers from listening at this path.
     _lock: OwnedFd,
 }
 
 impl Listener {
-    /// Listens at `path`, or at [`default_path`]. Replaces a socket that a dead renderer left behind. Fails
-    /// if another program listens there, or if the path is empty, too long, in no existing folder, or not a
-    /// socket.
-    pub fn bind(path: Option<&Path>) -> Result<Self> {
-        let path = match path {
-            Some(path) => path.to_owned(),
-            None => default_path(),
-        };
+    /// Listens at `path`. Replaces a socket that a dead renderer left behind. Fails if another program
+    /// listens there, or if the path is empty, too long, in no existing folder, or not a socket.
+    /// `remove_folder`: later removes the socket's folder together with the files, if it is empty.
+    pub fn bind(path: &Path, remove_folder: bool) -> Result<Self> {
         if path.starts_with(shared_folder()) {
             make_shared_folder()?;
         }
-        let failed = |source: std::io::Error| Error::Io { action: "listen on", path: path.clone(), source };
-        let address = SocketAddrUnix::new(&path).map_err(|error| match error {
+        let failed =
+            |source: std::io::Error| Error::Io { action: "listen on", path: path.to_owned(), source };
+        let address = SocketAddrUnix::new(path).map_err(|error| match error {
             Errno::NAMETOOLONG => failed(std::io::Error::other("a socket's path has 107 bytes at most")),
             other => failed(other.into()),
         })?;
@@ -79,46 +73,32 @@ impl Listener {
             return Err(Error::Usage("--socket needs a path, and this one is empty".into()));
         }
         // Check before making the lock, so that a refusal leaves no file behind.
-        look_at(&path, &address).map_err(failed)?;
-        let (lock, lock_path) = lock(&path).map_err(failed)?;
+        look_at(path, &address).map_err(failed)?;
+        let (lock, lock_path) = lock(path).map_err(failed)?;
         let listen = || -> std::io::Result<_> {
             // Check again: the lock's last holder may have bound the socket in the meantime.
-            if look_at(&path, &address)? {
-                rustix::fs::unlink(&path)?;
+            if look_at(path, &address)? {
+                rustix::fs::unlink(path)?;
             }
             let fd = seqpacket()?;
             // Before `bind`: Linux gives the file the socket's mode, so no other user can ever open it.
             rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
             net::bind(&fd, &address)?;
-            let identity = identity(&path)?;
+            let identity = identity(path)?;
             net::listen(&fd, 64)?;
             Ok((fd, identity))
         };
         match listen() {
             Ok((fd, identity)) => {
-                listening().push(Files { socket: path.clone(), identity, lock: lock_path, folder: None });
-                Ok(Self { fd, path, identity, _lock: lock })
+                let folder = path.parent().filter(|_| remove_folder).map(Path::to_owned);
+                listening().push(Files { socket: path.to_owned(), identity, lock: lock_path, folder });
+                Ok(Self { fd, identity, _lock: lock })
             }
             Err(error) => {
                 let _ = rustix::fs::unlink(&lock_path);
                 Err(failed(error))
             }
         }
-    }
-
-    /// Also removes the socket's folder together with the files, if it is empty.
-    pub fn remove_folder_too(&self) {
-        if let Some(own) = listening().iter_mut().find(|files| files.identity == self.identity) {
-            own.folder = self.path.parent().map(Path::to_owned);
-        }
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub fn accept(&self, patience: Duration) -> Result<Option<Connection>, Errno> {
-        Connection::accept(self.fd.as_fd(), patience)
     }
 }
 
@@ -231,13 +211,14 @@ pub(super) fn check_folder(folder: &Path) -> std::io::Result<()> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use super::super::socket::Connection;
     use super::*;
 
     #[test]
     fn the_socket_is_its_owners_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let listener = Listener::bind(Some(&path)).unwrap();
+        let listener = Listener::bind(&path, false).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         drop(listener);
@@ -248,8 +229,8 @@ mod tests {
     fn a_live_renderer_is_left_alone_and_a_dead_ones_socket_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let first = Listener::bind(Some(&path)).unwrap();
-        let error = Listener::bind(Some(&path)).err().map(|error| error.to_string()).unwrap_or_default();
+        let first = Listener::bind(&path, false).unwrap();
+        let error = Listener::bind(&path, false).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("another renderer") && error.contains("--socket"), "{error}");
         drop(first);
         // What a renderer that was killed leaves.
@@ -257,8 +238,8 @@ mod tests {
         net::bind(&left, &SocketAddrUnix::new(&path).unwrap()).unwrap();
         drop(left);
         assert!(path.exists());
-        let second = Listener::bind(Some(&path)).unwrap();
-        assert!(Connection::connect(second.path()).is_ok());
+        let _second = Listener::bind(&path, false).unwrap();
+        assert!(Connection::connect(&path).is_ok());
     }
 
     #[test]
@@ -266,11 +247,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("precious");
         std::fs::write(&path, "data").unwrap();
-        let error = Listener::bind(Some(&path)).err().map(|error| error.to_string()).unwrap_or_default();
+        let error = Listener::bind(&path, false).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("not a socket"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "data");
         let long = folder.path().join("x".repeat(200));
-        let error = Listener::bind(Some(&long)).err().map(|error| error.to_string()).unwrap_or_default();
+        let error = Listener::bind(&long, false).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("107 bytes"), "{error}");
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use clap::ValueEnum;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Number, Value};
@@ -99,20 +100,11 @@ impl Render {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryKind {
     Cuda,
     Host,
-}
-
-impl MemoryKind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cuda => "cuda",
-            Self::Host => "host",
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -225,7 +217,7 @@ pub struct RendererState {
     pub shown_at: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spread {
     pub frames: u64,
     pub p50: u64,
@@ -298,9 +290,9 @@ impl FromClient {
             return Err("not a message of this protocol: not a JSON object".into());
         }
         // The error quotes the packet, so shorten it and make it safe to print.
-        let words = |error: serde_json::Error| short(&error.to_string(), MAX_WORDS);
-        serde_json::from_slice(packet)
-            .map_err(|error| format!("not a message of this protocol: {}", words(error)))
+        serde_json::from_slice(packet).map_err(|error| {
+            format!("not a message of this protocol: {}", short(&error.to_string(), MAX_WORDS))
+        })
     }
 
     pub fn name(&self) -> &'static str {
@@ -369,6 +361,7 @@ pub fn short(text: &str, limit: usize) -> String {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::tests::conversation::some_parameters;
     use super::*;
 
     #[test]
@@ -411,7 +404,7 @@ mod tests {
 
     #[test]
     fn answers_are_written_as_the_page_writes_them() {
-        let now = ClientParameters::default();
+        let now = some_parameters();
         let text = |message: &FromServer, request_id| {
             String::from_utf8(encode(&Tagged { message, request_id })).unwrap()
         };

@@ -16,7 +16,11 @@ use wavefield_run::{Engine, FromTo};
 pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bool) -> Result<()> {
     let began = Instant::now();
     while began.elapsed() < frame_time() && client.ended.is_none() {
-        if !client.renders.front().is_some_and(|wanted| is_due(client, wanted, draws)) {
+        // A render that will fail is due at once.
+        let is_due = |WantedRender { render, .. }: &WantedRender| {
+            render.as_ref().map_or(true, |render| client.shows(render.after, draws))
+        };
+        if !client.renders.front().is_some_and(is_due) {
             break;
         }
         let Some(wanted) = client.renders.pop_front() else { break };
@@ -49,16 +53,6 @@ pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bo
         }
     }
     Ok(())
-}
-
-fn is_due(client: &Client, wanted: &WantedRender, draws: bool) -> bool {
-    let session = &client.shared.borrow().session;
-    match &wanted.render {
-        Err(_) => true,
-        // If the client's first frame is ready, it is drawn next: wait for it.
-        Ok(render) if render.after.is_none() => draws || !session.ledger.has_next(),
-        Ok(_) => !wanted.awaits_frame(session),
-    }
 }
 
 /// Returns the frame that the pictures show, or the reason why they could not be rendered.

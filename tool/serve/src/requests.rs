@@ -191,14 +191,8 @@ pub(super) fn free_released(engine: &mut Engine, client: &Client) -> Result<()> 
 
 pub(super) fn takes_picture(client: &Client, draws: bool) -> bool {
     let Some(WantedPicture { after, .. }) = client.wants_picture else { return false };
-    let ledger = &client.shared.borrow().session.ledger;
-    let drawn = match after {
-        // If the client's first frame is ready, it is drawn next and belongs in the picture.
-        None => draws || !ledger.has_next(),
-        Some(frame) => draws && ledger.shown.is_some_and(|shown| shown.frame >= frame),
-    };
     // Each unread picture occupies memory.
-    drawn && client.connection.unread() <= MAX_UNREAD
+    client.shows(after, draws) && client.connection.unread() <= MAX_UNREAD
 }
 
 /// Sends the picture: four bytes per pixel, sRGB.

@@ -29,8 +29,7 @@ const NO_DRAW: Duration = Duration::from_millis(100);
 const NO_CLIENT: Duration = Duration::from_millis(20);
 
 pub(crate) struct ServeHook {
-    /// Dropped first in `close`, which removes the socket.
-    acceptor: Option<Acceptor>,
+    acceptor: Acceptor,
     setup: ServeSetup,
     client: Option<Client>,
     /// The connection of a dismissed client. It stays open while the queue still holds signals of `free`:
@@ -49,11 +48,11 @@ pub(crate) struct ServeHook {
 
 impl ServeHook {
     pub(crate) fn new(acceptor: Acceptor, choice: Choice, config: &Config, options: &ServeOptions) -> Self {
-        note!("note: listening on {}", acceptor.path.display());
+        note!("note: listening on {}", options.socket.display());
         wavefield_gpu::threads::sleep_exactly();
         let setup = ServeSetup { choice, config: config.clone(), options: options.clone() };
         Self {
-            acceptor: Some(acceptor),
+            acceptor,
             setup,
             client: None,
             ending: None,
@@ -81,11 +80,11 @@ impl ServeHook {
             self.restore(engine)?;
         }
         let draws = self.client.as_ref().map(|client| client.name.as_str());
-        if let Some(greeted) = self.acceptor.as_mut().and_then(|acceptor| acceptor.look(draws)) {
+        if let Some(greeted) = self.acceptor.look(draws) {
             self.client = welcome(greeted, engine, &self.setup, *parameters);
             if self.client.is_some() {
-                self.report.end(engine.work.producer.profile().name, None, "a client came");
-                self.report.begin(self.last_draw);
+                let producer = engine.work.producer.profile().name;
+                self.report.end(producer, None, "a client came", self.last_draw);
             }
         }
         self.listen(engine, parameters)?;
@@ -107,13 +106,13 @@ impl ServeHook {
     }
 
     fn turn_away(&mut self) {
-        let (Some(acceptor), Some(stuck)) = (&mut self.acceptor, &self.stuck) else { return };
+        let Some(stuck) = &self.stuck else { return };
         let seconds = stuck.began.elapsed().as_secs_f64();
         let reason = format!(
             "the GPU still draws what {} wrote, for {seconds:.0} s so far: try again later",
             self.ring_of
         );
-        while let Some(greeted) = acceptor.look(None) {
+        while let Some(greeted) = self.acceptor.look(None) {
             refuse(greeted.connection, RefusedCode::Busy, reason.clone());
         }
     }
@@ -124,8 +123,7 @@ impl ServeHook {
             None => NO_CLIENT,
         };
         let client = self.client.as_ref().and_then(Client::watched);
-        let mut watched: Vec<_> =
-            self.acceptor.iter().flat_map(|acceptor| acceptor.watched()).chain(client).collect();
+        let mut watched: Vec<_> = self.acceptor.watched().chain(client).collect();
         // An error only ends the wait early.
         let _ = poll(&mut watched, Timespec::try_from(left.min(quiet)).ok().as_ref());
     }
@@ -227,8 +225,8 @@ impl ServeHook {
     fn dismiss(&mut self, engine: &Engine) {
         let Some(mut client) = self.client.take() else { return };
         let why = client.part();
-        self.report.end(engine.work.producer.profile().name, Some(&client.name), &why);
-        self.report.begin(self.last_draw);
+        let producer = engine.work.producer.profile().name;
+        self.report.end(producer, Some(&client.name), &why, self.last_draw);
         self.ending = Some(client.connection);
     }
 }
@@ -315,19 +313,18 @@ impl FrameHook for ServeHook {
     }
 
     fn shut(&mut self) {
-        if let Some(acceptor) = &mut self.acceptor {
-            acceptor.shut();
-        }
+        self.acceptor.shut();
     }
 
     fn close(&mut self, engine: &Engine, reason: &str) -> Result<()> {
-        self.acceptor = None;
+        self.acceptor.close();
         let producer = engine.work.producer.profile().name;
         let client = self.client.take();
         if let Some(client) = &client {
             client.send_error(ErrorCode::Ended, reason.into());
         }
-        self.report.end(producer, client.as_ref().map(|client| client.name.as_str()), reason);
+        let name = client.as_ref().map(|client| client.name.as_str());
+        self.report.end(producer, name, reason, self.last_draw);
         drop(client);
         self.stamps.end(engine);
         self.report.print();

@@ -88,7 +88,7 @@ pub fn greet(
 }
 
 #[derive(Clone, Copy, Debug)]
-struct HeldAllocation {
+pub(super) struct HeldAllocation {
     bytes: u64,
     /// The chunk count of an import. 0 for an allocation: only allocations count for [`MAX_ALLOCATED`].
     chunks: usize,
@@ -98,7 +98,7 @@ struct HeldAllocation {
 pub struct Session {
     pub(super) terms: Terms,
     pub(super) ledger: FrameLedger,
-    allocations: BTreeMap<u64, HeldAllocation>,
+    pub(super) allocations: BTreeMap<u64, HeldAllocation>,
     /// Released by the client, but still on show or announced.
     released: Vec<(u64, HeldAllocation)>,
     importing: Option<(u64, HeldAllocation)>,
@@ -184,10 +184,6 @@ impl Session {
             self.allocations.insert(id, held);
         }
         Some(id)
-    }
-
-    pub fn has_allocations(&self) -> bool {
-        !self.allocations.is_empty()
     }
 
     pub fn has_released(&self) -> bool {

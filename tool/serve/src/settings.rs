@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::protocol::short;
 use wavefield_draw::{Camera, ColorMap, FieldView, Fit};
+use wavefield_gpu::report::word;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClientParameters {
@@ -19,13 +20,6 @@ pub struct ClientParameters {
 impl ClientParameters {
     pub fn apply(&self, view: &mut FieldView) {
         *view = FieldView { camera: view.camera, limits: self.limits, size: self.size, fit: self.fit };
-    }
-}
-
-impl Default for ClientParameters {
-    fn default() -> Self {
-        let field = wavefield_run::Parameters { speed: 1.0, colormap: ColorMap::default(), paused: false };
-        Self { field, limits: [0.0, 1.0], size: 3.0, fit: Fit::default() }
     }
 }
 
@@ -48,10 +42,23 @@ impl SettingsChange {
             parameters.field.speed = speed;
         }
         if let Some(name) = &self.colormap {
-            parameters.field.colormap = color_map(name)?;
+            parameters.field.colormap = ColorMap::from_str(name, false).map_err(|_| {
+                let known = ColorMap::value_variants().iter().map(|&map| word(map)).collect::<Vec<_>>();
+                format!("there is no colour map `{}`; there are {}", short(name, 40), known.join(", "))
+            })?;
         }
-        if let Some(limits) = self.limits {
-            parameters.limits = checked_limits(limits)?;
+        if let Some([low, high]) = self.limits {
+            let limits = [low as f32, high as f32];
+            if !limits.iter().all(|limit| limit.is_finite()) {
+                return Err(format!("limits {low} and {high} are not two finite 32-bit floats"));
+            }
+            // Shaders divide by the difference, and treat denormal numbers as zero.
+            if !(limits[1] - limits[0]).is_normal() {
+                return Err(format!(
+                    "limits {low} and {high} are equal, or too close or too far apart for 32-bit floats"
+                ));
+            }
+            parameters.limits = limits;
         }
         if let Some(size) = self.size {
             if !(1.0..=64.0).contains(&size) {
@@ -67,20 +74,6 @@ impl SettingsChange {
     }
 }
 
-fn checked_limits([low, high]: [f64; 2]) -> Result<[f32; 2], String> {
-    let limits = [low as f32, high as f32];
-    if !limits.iter().all(|limit| limit.is_finite()) {
-        return Err(format!("limits {low} and {high} are not two finite 32-bit floats"));
-    }
-    // Shaders divide by the difference, and treat denormal numbers as zero.
-    match (limits[1] - limits[0]).is_normal() {
-        true => Ok(limits),
-        false => {
-            Err(format!("limits {low} and {high} are equal, or too close or too far apart for 32-bit floats"))
-        }
-    }
-}
-
 fn checked_fit(fit: Fit) -> Result<Fit, String> {
     let Fit { center, radius } = fit;
     // Shaders also use one over the radius, and treat denormal numbers as zero.
@@ -88,14 +81,6 @@ fn checked_fit(fit: Fit) -> Result<Fit, String> {
         return Ok(fit);
     }
     Err(format!("fit: {center:?} is not finite, or {radius} is not from 1e-37 to 1e37, as 32-bit floats"))
-}
-
-fn color_map(name: &str) -> Result<ColorMap, String> {
-    ColorMap::from_str(name, false).map_err(|_| {
-        let known = ColorMap::value_variants().iter().filter_map(|map| map.to_possible_value());
-        let known: Vec<_> = known.map(|value| value.get_name().to_owned()).collect();
-        format!("there is no colour map `{}`; there are {}", short(name, 40), known.join(", "))
-    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -131,11 +116,12 @@ impl CameraPlace {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::conversation::some_parameters;
     use super::*;
 
     #[test]
     fn parameters_are_checked_whole() {
-        let now = ClientParameters::default();
+        let now = some_parameters();
         let wish = |text: &str| serde_json::from_str::<SettingsChange>(text).unwrap().apply(now);
         assert_eq!(wish("{}"), Ok(now));
         assert_eq!(

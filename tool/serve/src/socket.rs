@@ -11,7 +11,7 @@ use rustix::net::{self, SocketAddrUnix, SocketFlags};
 use serde::Serialize;
 
 use super::fd_reaper::ClientFd;
-use super::listener::{check_folder, shared_folder};
+use super::listener::{Listener, check_folder, shared_folder};
 use super::protocol::{MAX_MESSAGE, encode};
 use wavefield_gpu::unix_packets::{self, seqpacket};
 
@@ -52,7 +52,8 @@ impl Connection {
         Ok(connection)
     }
 
-    pub(super) fn accept(listening: BorrowedFd<'_>, patience: Duration) -> Result<Option<Self>> {
+    pub fn accept(listener: &Listener, patience: Duration) -> Result<Option<Self>> {
+        let listening = listener.as_fd();
         if !readable(listening, patience)? {
             return Ok(None);
         }
@@ -167,14 +168,14 @@ fn readable(fd: BorrowedFd<'_>, patience: Duration) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::listener::Listener;
     use super::*;
 
     fn pair() -> (tempfile::TempDir, Listener, Connection, Connection) {
         let folder = tempfile::tempdir().unwrap();
-        let listener = Listener::bind(Some(&folder.path().join("s"))).unwrap();
-        let client = Connection::connect(listener.path()).unwrap();
-        let server = listener.accept(Duration::from_secs(5)).unwrap().unwrap();
+        let path = folder.path().join("s");
+        let listener = Listener::bind(&path, false).unwrap();
+        let client = Connection::connect(&path).unwrap();
+        let server = Connection::accept(&listener, Duration::from_secs(5)).unwrap().unwrap();
         (folder, listener, client, server)
     }
 

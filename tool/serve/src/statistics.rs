@@ -30,12 +30,8 @@ impl Intervals {
     pub(super) fn spread(&self) -> Spread {
         // The histogram rounds up to three digits, so a quantile could exceed the longest time.
         let quantile = |quantile| microseconds(self.times.quantile(quantile).min(self.longest));
-        match self.times.count() {
-            0 => Spread::default(),
-            frames => {
-                Spread { frames, p50: quantile(0.5), p99: quantile(0.99), max: microseconds(self.longest) }
-            }
-        }
+        let (frames, max) = (self.times.count(), microseconds(self.longest));
+        Spread { frames, p50: quantile(0.5), p99: quantile(0.99), max }
     }
 
     /// Returns by how much the longest time exceeds `target`, in microseconds, or 0 if it does not.
@@ -112,22 +108,6 @@ impl Watch {
     pub(super) fn late_us(&self) -> u64 {
         self.draws.late(frame_time())
     }
-
-    pub(super) fn end(&self, producer: &str, client: Option<&str>, ended: &str) -> Stretch {
-        let cpu = cpu_time().saturating_sub(self.cpu).as_secs_f64() * 1e6;
-        Stretch {
-            producer: producer.to_owned(),
-            client: client.map(str::to_owned),
-            ended: ended.to_owned(),
-            seconds: self.seconds(),
-            draws: self.draws.marks,
-            frames: self.frames.marks,
-            frame_us: self.frames.spread(),
-            gaps_us: self.draws.spread(),
-            late_us: self.late_us(),
-            cpu_us_per_frame: cpu / self.frames.marks.saturating_sub(1).max(1) as f64,
-        }
-    }
 }
 
 pub(super) fn cpu_time() -> Duration {
@@ -159,12 +139,23 @@ impl ServeReport {
         Self { watch: Watch::start(None), last: VecDeque::new(), totals: Totals::default() }
     }
 
-    pub(super) fn begin(&mut self, last_draw: Instant) {
+    /// Ends the current stretch, and begins the next one, whose first gap is from `last_draw`.
+    pub(super) fn end(&mut self, producer: &str, client: Option<&str>, why: &str, last_draw: Instant) {
+        let Watch { draws, frames, .. } = &self.watch;
+        let cpu = cpu_time().saturating_sub(self.watch.cpu).as_secs_f64() * 1e6;
+        let stretch = Stretch {
+            producer: producer.to_owned(),
+            client: client.map(str::to_owned),
+            ended: why.to_owned(),
+            seconds: self.watch.seconds(),
+            draws: draws.marks,
+            frames: frames.marks,
+            frame_us: frames.spread(),
+            gaps_us: draws.spread(),
+            late_us: self.watch.late_us(),
+            cpu_us_per_frame: cpu / frames.marks.saturating_sub(1).max(1) as f64,
+        };
         self.watch = Watch::start(Some(last_draw));
-    }
-
-    pub(super) fn end(&mut self, producer: &str, client: Option<&str>, why: &str) {
-        let stretch = self.watch.end(producer, client, why);
         self.totals.stretches += 1;
         self.totals.clients += u64::from(stretch.client.is_some());
         self.totals.seconds += stretch.seconds;
@@ -242,10 +233,9 @@ mod tests {
         let many = MAX_STRETCHES as u64 + 7;
         for number in 0..many {
             let client = (number % 2 == 0).then(|| format!("client {number}"));
-            report.begin(Instant::now());
             report.watch.drawn(true);
             report.watch.drawn(false);
-            report.end("x", client.as_deref(), "left");
+            report.end("x", client.as_deref(), "left", Instant::now());
         }
         assert_eq!(report.last.len(), MAX_STRETCHES);
         assert_eq!(report.last.back().unwrap().client.as_deref(), Some(&*format!("client {}", many - 1)));

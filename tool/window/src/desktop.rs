@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use ash::vk;
 use egui::{Event, Modifiers, PointerButton, Pos2, ViewportId};
+use winit::dpi::PhysicalSize;
 use winit::event::{ElementState, MouseButton, TouchPhase, WindowEvent};
 use winit::keyboard::Key;
 use winit::window::{Fullscreen, Window};
@@ -36,18 +37,16 @@ impl Desktop {
     }
 
     pub(crate) fn inputs(&mut self, event: &WindowEvent) -> Vec<Input> {
+        let resized = |size: PhysicalSize<u32>, scale: f64| {
+            vec![Input::Size(vk::Extent2D { width: size.width, height: size.height }, scale as f32)]
+        };
         match event {
             WindowEvent::CloseRequested => return vec![Input::Close],
-            WindowEvent::Resized(size) => {
-                let extent = vk::Extent2D { width: size.width, height: size.height };
-                return vec![Input::Size(extent, self.window.scale_factor() as f32)];
+            WindowEvent::Resized(size) => return resized(*size, self.window.scale_factor()),
+            WindowEvent::ScaleFactorChanged { scale_factor, .. } => {
+                return resized(self.window.inner_size(), *scale_factor);
             }
             WindowEvent::Occluded(occluded) => self.visibility.occluded(*occluded),
-            WindowEvent::ScaleFactorChanged { scale_factor, .. } => {
-                let size = self.window.inner_size();
-                let extent = vk::Extent2D { width: size.width, height: size.height };
-                return vec![Input::Size(extent, *scale_factor as f32)];
-            }
             _ => {}
         }
         let _ = self.words.on_window_event(&self.window, event);
@@ -104,7 +103,7 @@ impl Screen for Desktop {
     }
 
     fn modes(&self) -> &[PresentMode] {
-        self.swapchain.modes()
+        &self.swapchain.modes
     }
 
     fn set_mode(&mut self, mode: PresentMode) {
@@ -163,14 +162,12 @@ impl Screen for Desktop {
         let mut made = arboard::Clipboard::new();
         let copied = made.as_mut().is_ok_and(|clipboard| clipboard.set_text(text).is_ok());
         self.clipboard = made.ok();
-        if !copied {
-            wavefield_gpu::note!("note: {text}");
+        if copied {
+            return format!("copied: {text}");
         }
-        match copied {
-            true => format!("copied: {text}"),
-            // Wayland's clipboard needs eight more crates, and not every compositor allows its use.
-            false => "no clipboard (on Linux it must be X11's): the command is on standard error".to_owned(),
-        }
+        // Wayland's clipboard needs eight more crates, and not every compositor allows its use.
+        wavefield_gpu::note!("note: {text}");
+        "no clipboard (on Linux it must be X11's): the command is on standard error".to_owned()
     }
 
     fn follow(&mut self, wishes: egui::PlatformOutput) {

@@ -71,12 +71,6 @@ struct WindowApp<'a> {
 }
 
 impl WindowApp<'_> {
-    fn open(&mut self, event_loop: &ActiveEventLoop) -> Result<WindowState<Desktop>> {
-        let mut state = WindowState::window(event_loop, self.config, self.hook.take())?;
-        state.begin(self.stop, self.traced.as_ref())?;
-        Ok(state)
-    }
-
     /// Runs `step` if there is a window. `step` returns whether to leave. An error ends the run.
     fn attempt(&mut self, step: impl FnOnce(&mut WindowState<Desktop>) -> Result<bool>) {
         if let Some(state) = self.state.as_mut().filter(|_| !self.left) {
@@ -100,7 +94,8 @@ impl WindowApp<'_> {
 impl ApplicationHandler for WindowApp<'_> {
     fn resumed(&mut self, event_loop: &ActiveEventLoop) {
         if self.state.is_none() && !self.left {
-            let opened = self.open(event_loop);
+            let (hook, traced) = (self.hook.take(), self.traced.as_ref());
+            let opened = WindowState::window(event_loop, self.config, hook, self.stop, traced);
             self.state = self.failures.catch(opened);
             self.left = self.state.is_none();
         }

@@ -11,7 +11,9 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use wavefield_gpu::cuda::{CudaInfo, KernelSource};
 use wavefield_gpu::{Error, Result, note, threads::Job};
-use wavefield_run::Config;
+#[cfg(target_os = "linux")]
+use wavefield_run::child_process::{THIS_PROGRAM, Trial};
+use wavefield_run::{Config, Scene};
 
 /// How long a file must be unchanged before it is read: programs may write it in several parts.
 const QUIET: Duration = Duration::from_millis(80);
@@ -71,9 +73,15 @@ impl Reloader {
         self.job.take_if(|job| job.is_done()).map(Job::finish)
     }
 
+    /// Begins to read the kernel, and to try it if possible.
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
     fn begin(&mut self, config: &Config, device: Option<&CudaInfo>) -> Result<Job<KernelSource>> {
-        let try_first = trial(config, device);
-        if try_first.is_none() && !std::mem::replace(&mut self.said, true) {
+        // Trials run only on Linux. The child can only try kernels that write vertices, not those that paint a
+        // texture.
+        let can_try = cfg!(target_os = "linux") && config.scene == Scene::Field;
+        let device = device.filter(|_| can_try).cloned();
+        let (grid, patience) = (config.grid, config.timeout / 2);
+        if device.is_none() && !std::mem::replace(&mut self.said, true) {
             note!(
                 "note: {} is reloaded without a trial in a process of its own: if it faults, the run ends",
                 self.file.display()
@@ -87,37 +95,14 @@ impl Reloader {
                 error => error,
             })?;
             source.check_signature(signature)?;
-            if let Some(try_first) = try_first {
-                try_first(&source, wanted)?;
+            #[cfg(target_os = "linux")]
+            if let Some(device) = &device {
+                let trial = Trial { program: Path::new(THIS_PROGRAM), device, grid, patience };
+                trial.run(&source, wanted)?;
             }
             Ok(source)
         })
     }
-}
-
-/// Tries a kernel. Called by the thread that loads it.
-type Try = Box<dyn FnOnce(&KernelSource, &dyn Fn() -> bool) -> Result<()> + Send>;
-
-/// Returns a function that tries a kernel, if trials are possible. They run only on Linux.
-#[cfg(target_os = "linux")]
-fn trial(config: &Config, device: Option<&CudaInfo>) -> Option<Try> {
-    use wavefield_run::child_process::{THIS_PROGRAM, Trial};
-
-    let device = device?.clone();
-    let (grid, patience) = (config.grid, config.timeout / 2);
-    // The child can only try kernels that write vertices, not those that paint a texture.
-    let has_vertices = config.scene == wavefield_run::Scene::Field;
-    has_vertices.then(|| -> Try {
-        Box::new(move |source, wanted| {
-            let trial = Trial { program: Path::new(THIS_PROGRAM), device: &device, grid, patience };
-            trial.run(source, wanted).map(drop)
-        })
-    })
-}
-
-#[cfg(not(target_os = "linux"))]
-fn trial(_config: &Config, _device: Option<&CudaInfo>) -> Option<Try> {
-    None
 }
 
 /// Sets `saved` whenever `file` is written, until the watcher is dropped. Watches the file's folder, because

@@ -77,7 +77,10 @@ impl<S: Screen> WindowState<S> {
             self.ignore_gap();
             self.title.rest();
             self.retitle();
-            self.run.rest()?;
+            if let Some(hook) = &mut self.run.hook {
+                hook.ignore_gap();
+            }
+            self.run.consult(true)?;
             if self.is_still() {
                 return Ok(Some(Instant::now() + CALM));
             }
@@ -112,7 +115,9 @@ impl<S: Screen> WindowState<S> {
             let flight = self.run.engine.begin()?;
             self.draw(&flight, &canvas)?;
         }
-        self.run.drawn();
+        if let Some(hook) = &mut self.run.hook {
+            hook.drawn();
+        }
         trace_span!("present").in_scope(|| self.screen.present(self.run.engine.queue(), &canvas))?;
         self.title.count(now);
         self.retitle();
@@ -189,8 +194,9 @@ impl<S: Screen> WindowState<S> {
     fn is_still(&mut self) -> bool {
         let (now, next) = (Instant::now(), self.run.engine.next_frame());
         let seen = Some((self.run.engine.drawer.view, self.run.parameters));
-        let busy = self.pictures.film.is_some() || self.overlay.has_notice() || !self.run.is_still();
-        if busy || self.pace.seen != seen {
+        let is_moving = self.run.hook.as_ref().is_none_or(|hook| !hook.is_still());
+        let is_busy = is_moving || self.pictures.film.is_some() || self.overlay.has_notice();
+        if is_busy || self.pace.seen != seen {
             (self.pace.changed, self.pace.seen) = ((now, next), seen);
         }
         let (since, frame) = self.pace.changed;

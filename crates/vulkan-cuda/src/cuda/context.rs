@@ -116,10 +116,6 @@ impl Cuda {
         &self.0.info
     }
 
-    pub(crate) fn device(&self) -> Result<sys::CUdevice> {
-        CudaInfo::device(self.0.info.ordinal, &self.0.info.name)
-    }
-
     /// Returns CUDA's handle of the context. It is valid while `self` or a clone lives. Do not destroy it.
     pub fn raw(&self) -> sys::CUcontext {
         self.0.raw

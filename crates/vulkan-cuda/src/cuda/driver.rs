@@ -183,9 +183,12 @@ impl CudaInfo {
         let minor = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
         let timeline =
             attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED)?;
+        let mut uuid = sys::CUuuid { bytes: [0; 16] };
+        // SAFETY: writes 16 bytes.
+        check("cuDeviceGetUuid", &name, unsafe { api::cuDeviceGetUuid(&mut uuid, device) })?;
         Ok(Self {
             ordinal,
-            uuid: uuid(device, &name)?,
+            uuid: DeviceUuid(uuid.bytes.map(|byte| byte as u8)),
             luid: luid(device),
             compute_capability: (major, minor),
             timeline_interop: timeline != 0,
@@ -193,19 +196,12 @@ impl CudaInfo {
         })
     }
 
-    pub(super) fn device(ordinal: i32, label: &str) -> Result<sys::CUdevice> {
+    pub(crate) fn device(ordinal: i32, label: &str) -> Result<sys::CUdevice> {
         let mut device = 0;
         // SAFETY: writes one handle.
         check("cuDeviceGet", label, unsafe { api::cuDeviceGet(&mut device, ordinal) })?;
         Ok(device)
     }
-}
-
-fn uuid(device: sys::CUdevice, name: &str) -> Result<DeviceUuid> {
-    let mut uuid = sys::CUuuid { bytes: [0; 16] };
-    // SAFETY: writes 16 bytes.
-    check("cuDeviceGetUuid", name, unsafe { api::cuDeviceGetUuid(&mut uuid, device) })?;
-    Ok(DeviceUuid(uuid.bytes.map(|byte| byte as u8)))
 }
 
 /// Returns the LUID and node mask. `None` if the driver reports that there are none (801, `NOT_SUPPORTED`).

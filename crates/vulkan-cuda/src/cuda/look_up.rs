@@ -55,16 +55,6 @@ macro_rules! cuda_functions {
             FUNCTIONS.get()
         }
 
-        /// Returns whether the library has an optional function.
-        #[allow(unused_variables)] // A table may have no such rows.
-        pub fn has(name: &str) -> bool {
-            let Some(functions) = FUNCTIONS.get() else { return false };
-            match name {
-                $(stringify!($extra) => functions.$extra.is_some(),)*
-                _ => false,
-            }
-        }
-
         $(
             /// # Safety
             /// What the manual requires of a caller.

@@ -141,7 +141,7 @@ impl Memory {
         let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(flags);
         let allocate = vk::MemoryAllocateInfo::default()
             .allocation_size(required.size)
-            .memory_type_index(memory_type(vk, required));
+            .memory_type_index(vk.memory_type(required));
         let allocate = if flags.flags.is_empty() { allocate } else { allocate.push_next(&mut flags) };
         let allocate = match &mut dedicated {
             Some(dedicated) => allocate.push_next(dedicated),
@@ -172,12 +172,6 @@ impl Drop for Memory {
         // SAFETY: as for a buffer.
         self.vk.cleanup(|device| unsafe { device.free_memory(self.raw, None) });
     }
-}
-
-pub(crate) fn memory_type(vk: &Vk, required: &vk::MemoryRequirements) -> u32 {
-    let types = required.memory_type_bits;
-    // Every buffer and image has at least one memory type. If none is device-local, any of them will do.
-    vk.memory_type(types, vk::MemoryPropertyFlags::DEVICE_LOCAL).unwrap_or(types.trailing_zeros())
 }
 
 pub(crate) fn cannot(device: &str, what: &str) -> Error {

@@ -17,15 +17,19 @@ use crate::handle::{BorrowedHandle, ExportType, MemoryHandle, NtHandle, Semaphor
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// The rights to open an exported object: full access for its owner and the system, none for anybody else,
-/// and no inheritance. The process's default rights may admit other users.
-struct Security {
-    attributes: Box<SECURITY_ATTRIBUTES>,
+/// What an exported object needs besides its `VkExport…Info` if its handle is an NT handle: the rights to open
+/// it. Its owner and the system have full access, nobody else has any, and there is no inheritance. The
+/// process's default rights may admit other users.
+pub(crate) struct Attributes {
+    pub memory: vk::ExportMemoryWin32HandleInfoKHR<'static>,
+    pub semaphore: vk::ExportSemaphoreWin32HandleInfoKHR<'static>,
+    // `memory` and `semaphore` point to it.
+    _attributes: Box<SECURITY_ATTRIBUTES>,
     descriptor: PSECURITY_DESCRIPTOR,
 }
 
-impl Security {
-    fn new() -> Result<Self> {
+impl Attributes {
+    pub fn new() -> Result<Self> {
         // In SDDL: protected (`D:P`), all rights (`GA`) for the owner (`OW`) and for the system (`SY`).
         let wanted = w!("D:P(A;;GA;;;OW)(A;;GA;;;SY)");
         let mut descriptor: PSECURITY_DESCRIPTOR = std::ptr::null_mut();
@@ -50,34 +54,8 @@ impl Security {
             lpSecurityDescriptor: descriptor,
             bInheritHandle: FALSE,
         });
-        Ok(Self { attributes, descriptor })
-    }
-
-    /// Returns a pointer that is valid while `self` lives, even if `self` moves.
-    fn pointer(&self) -> *const c_void {
-        (&raw const *self.attributes).cast()
-    }
-}
-
-impl Drop for Security {
-    fn drop(&mut self) {
-        // SAFETY: allocated by the call above, whose manual names this function; freed once.
-        unsafe { LocalFree(self.descriptor) };
-    }
-}
-
-/// What an exported object needs besides its `VkExport…Info` if its handle is an NT handle.
-pub(crate) struct Attributes {
-    pub memory: vk::ExportMemoryWin32HandleInfoKHR<'static>,
-    pub semaphore: vk::ExportSemaphoreWin32HandleInfoKHR<'static>,
-    // `memory` and `semaphore` point to it.
-    _security: Security,
-}
-
-impl Attributes {
-    pub fn new() -> Result<Self> {
-        let security = Security::new()?;
-        let (p_attributes, dw_access) = (security.pointer(), ACCESS);
+        // Valid while the box lives, even if `self` moves.
+        let (p_attributes, dw_access) = ((&raw const *attributes).cast(), ACCESS);
         Ok(Self {
             memory: vk::ExportMemoryWin32HandleInfoKHR { p_attributes, dw_access, ..Default::default() },
             semaphore: vk::ExportSemaphoreWin32HandleInfoKHR {
@@ -85,8 +63,16 @@ impl Attributes {
                 dw_access,
                 ..Default::default()
             },
-            _security: security,
+            _attributes: attributes,
+            descriptor,
         })
+    }
+}
+
+impl Drop for Attributes {
+    fn drop(&mut self) {
+        // SAFETY: allocated by the call above, whose manual names this function; freed once.
+        unsafe { LocalFree(self.descriptor) };
     }
 }
 

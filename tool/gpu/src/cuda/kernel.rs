@@ -55,11 +55,11 @@ impl KernelSource {
         if is_cuda {
             // Check these lines before compiling, while their numbers are those of the user's file.
             KernelParameters::of(&ptx).map_err(problem)?;
-            let compiled = nvrtc::compile(path, &source)?;
-            if !compiled.log.is_empty() {
-                crate::note!("note: {}", compiled.log);
+            let (compiled, log) = nvrtc::compile(path, &source)?;
+            if !log.is_empty() {
+                crate::note!("note: {log}");
             }
-            ptx = parameters::declarations(&ptx) + &compiled.ptx;
+            ptx = parameters::declarations(&ptx) + &compiled;
         }
         let entry = ptx::choose(&ptx, entry).map_err(problem)?;
         Ok(Self { name, ptx, entry, cubin: None, built_in: None })
@@ -155,8 +155,9 @@ fn text_of(bytes: Vec<u8>) -> Result<(String, Vec<u8>), &'static str> {
 
 pub struct Kernel {
     name: String,
-    parameters: KernelParameters,
-    block: u32,
+    pub parameters: KernelParameters,
+    /// The number of threads in a block.
+    pub block: u32,
     function: sys::CUfunction,
     module: AutoDestroy<sys::CUmodule>,
 }
@@ -175,7 +176,6 @@ impl Kernel {
     pub fn load(context: &Cuda, source: &KernelSource) -> Result<Self> {
         let _span = tracing::trace_span!("PTX").entered();
         context.bind()?;
-        let problem = |problem| source.problem(problem);
         let ptx = source.text()?;
         let entry = source.entry_name()?;
 
@@ -195,14 +195,14 @@ impl Kernel {
         let code = unsafe { api::cuModuleGetFunction(&mut function, module.raw, entry.as_ptr()) };
         context
             .check("cuModuleGetFunction", code)
-            .map_err(|error| problem(format!("entry `{}`: {}", source.entry, Error::from(error))))?;
+            .map_err(|error| source.problem(format!("entry `{}`: {}", source.entry, Error::from(error))))?;
         // Parse these only now: for text that is not PTX, the compiler's error is better.
         let parameters = source.parameters()?;
         let mut kernel = Self { name: source.name.clone(), parameters, block: BLOCK, function, module };
         kernel.block = match PtxCode::of(&source.ptx).entry(&source.entry).and_then(|entry| entry.block()) {
             Some([threads, 1, 1]) if threads > 0 => threads,
             Some([x, y, z]) => {
-                return Err(problem(format!(
+                return Err(source.problem(format!(
                     "entry `{}` requires blocks of {x}x{y}x{z} threads (.reqntid), but it is launched with one-dimensional blocks",
                     source.entry
                 )));
@@ -228,14 +228,6 @@ impl Kernel {
         let ask = || unsafe { api::cuFuncGetAttribute(&mut value, which, self.function) };
         call_in(&self.module.context, "cuFuncGetAttribute", ask)?;
         Ok(u32::try_from(value).unwrap_or(0))
-    }
-
-    pub fn parameters(&self) -> &KernelParameters {
-        &self.parameters
-    }
-
-    pub fn block(&self) -> u32 {
-        self.block
     }
 
     /// Enqueues one thread per vertex or texel, with the arguments of [`Signature`]: `(target, unsigned cols,

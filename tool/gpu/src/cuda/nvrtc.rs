@@ -62,16 +62,12 @@ struct Nvrtc {
     _library: Library,
 }
 
-pub(super) struct Compiled {
-    pub(super) ptx: String,
-    pub(super) log: String,
-}
-
-/// Compiles CUDA C++. Searches for headers beside `path`, the file of `source`, then among CUDA's headers.
+/// Compiles CUDA C++ to PTX, and returns it with the compiler's log. Searches for headers beside `path`, the
+/// file of `source`, then among CUDA's headers.
 ///
 /// # Errors
 /// Fails if NVRTC is not installed or the source has errors, which the compiler's log gives by file and line.
-pub(super) fn compile(path: &Path, source: &[u8]) -> Result<Compiled> {
+pub(super) fn compile(path: &Path, source: &[u8]) -> Result<(String, String)> {
     static NVRTC: OnceLock<Nvrtc> = OnceLock::new();
     let nvrtc = match NVRTC.get() {
         Some(nvrtc) => nvrtc,
@@ -172,7 +168,7 @@ impl Nvrtc {
         Err(format!("{call} of {} failed: {text} ({code})", self.name()))
     }
 
-    fn compile(&self, path: &Path, source: &[u8]) -> Result<Compiled, String> {
+    fn compile(&self, path: &Path, source: &[u8]) -> Result<(String, String), String> {
         let text =
             |text: &[u8], what: &str| CString::new(text).map_err(|_| format!("{what} has a zero byte"));
         let name = text(path.display().to_string().as_bytes(), "its name")?;
@@ -215,7 +211,7 @@ impl Nvrtc {
             return Err(format!("{} cannot compile it:\n{log}{hint}", self.name()));
         }
         self.check("nvrtcCompileProgram", code)?;
-        Ok(Compiled { ptx: program.text("nvrtcGetPTX", self.ptx)?, log: log? })
+        Ok((program.text("nvrtcGetPTX", self.ptx)?, log?))
     }
 }
 

@@ -1,4 +1,4 @@
-use ash::{ext, nvx, vk};
+use ash::{ext, khr, nvx, vk};
 use vulkan_cuda::VkInfo;
 
 use super::{Instance, WindowSurface, failed};
@@ -33,6 +33,8 @@ pub struct AdapterInfo {
     /// In bytes (`minStorageBufferOffsetAlignment`).
     pub storage_alignment: u64,
     pub inline: bool,
+    /// Whether it has `VK_KHR_swapchain`, which presenting needs.
+    pub presents: bool,
     /// Nanoseconds per timestamp tick; `None` if the queue has no timestamps.
     pub timestamp_period: Option<f64>,
     /// Whether `VK_EXT_calibrated_timestamps` can read the device's clock.
@@ -173,6 +175,7 @@ impl AdapterInfo {
             sparse_binding,
             // Inline kernels get their buffers by address.
             inline: features12.buffer_device_address == vk::TRUE && has(nvx::binary_import::NAME),
+            presents: has(khr::swapchain::NAME),
             timestamp_period: queue_family
                 .filter(|&family| families[family as usize].timestamp_valid_bits > 0)
                 .map(|_| f64::from(base.limits.timestamp_period)),

@@ -15,31 +15,22 @@ pub enum Bound {
 }
 
 impl Bound {
-    pub(super) fn kind(&self) -> vk::DescriptorType {
+    /// Returns the descriptor type and two descriptions, of which Vulkan reads the one that the type needs.
+    pub(super) fn parts(self) -> (vk::DescriptorType, vk::DescriptorBufferInfo, vk::DescriptorImageInfo) {
+        use vk::DescriptorType as Type;
+        let (none, image) = (vk::DescriptorBufferInfo::default(), vk::DescriptorImageInfo::default());
         match self {
-            Self::Buffer(_) => vk::DescriptorType::STORAGE_BUFFER,
-            Self::Uniforms(..) => vk::DescriptorType::UNIFORM_BUFFER_DYNAMIC,
-            Self::Sampled(..) => vk::DescriptorType::SAMPLED_IMAGE,
-            Self::Storage(_) => vk::DescriptorType::STORAGE_IMAGE,
-            Self::Sampler(_) => vk::DescriptorType::SAMPLER,
-        }
-    }
-
-    fn buffer(self) -> vk::DescriptorBufferInfo {
-        match self {
-            Self::Buffer(part) => part,
-            Self::Uniforms(buffer, range) => vk::DescriptorBufferInfo { buffer, offset: 0, range },
-            _ => vk::DescriptorBufferInfo::default(),
-        }
-    }
-
-    fn image(self) -> vk::DescriptorImageInfo {
-        let info = vk::DescriptorImageInfo::default();
-        match self {
-            Self::Sampled(view, layout) => info.image_view(view).image_layout(layout),
-            Self::Storage(view) => info.image_view(view).image_layout(vk::ImageLayout::GENERAL),
-            Self::Sampler(sampler) => info.sampler(sampler),
-            _ => info,
+            Self::Buffer(part) => (Type::STORAGE_BUFFER, part, image),
+            Self::Uniforms(buffer, range) => {
+                (Type::UNIFORM_BUFFER_DYNAMIC, vk::DescriptorBufferInfo { buffer, offset: 0, range }, image)
+            }
+            Self::Sampled(view, layout) => {
+                (Type::SAMPLED_IMAGE, none, image.image_view(view).image_layout(layout))
+            }
+            Self::Storage(view) => {
+                (Type::STORAGE_IMAGE, none, image.image_view(view).image_layout(vk::ImageLayout::GENERAL))
+            }
+            Self::Sampler(sampler) => (Type::SAMPLER, none, image.sampler(sampler)),
         }
     }
 }
@@ -123,15 +114,15 @@ impl Bindings {
     /// The kinds match the set. No pending commands use it, and none recorded with it are submitted again.
     /// Bound objects outlive the commands that use them.
     pub unsafe fn point<const COUNT: usize>(&self, set: usize, chosen: usize, bound: [Bound; COUNT]) {
-        let (buffers, images) = (bound.map(Bound::buffer), bound.map(Bound::image));
+        let parts = bound.map(Bound::parts);
         let writes: [_; COUNT] = std::array::from_fn(|index| {
-            // Vulkan reads only the field that the descriptor type needs.
+            let (kind, buffer, image) = &parts[index];
             vk::WriteDescriptorSet::default()
                 .dst_set(self.sets[set][chosen])
                 .dst_binding(index as u32)
-                .descriptor_type(bound[index].kind())
-                .buffer_info(&buffers[index..=index])
-                .image_info(&images[index..=index])
+                .descriptor_type(*kind)
+                .buffer_info(std::slice::from_ref(buffer))
+                .image_info(std::slice::from_ref(image))
         });
         // SAFETY: the set is not in use (the caller's promise), and the descriptions point to locals.
         unsafe { self.layout.device().raw().update_descriptor_sets(&writes, &[]) };

@@ -23,17 +23,6 @@ pub enum Choices<'a> {
     Later(vk::DescriptorType, usize),
 }
 
-impl Choices<'_> {
-    fn kind_and_count(&self) -> (vk::DescriptorType, usize) {
-        match *self {
-            Self::These(list) => {
-                (list.first().map_or(vk::DescriptorType::STORAGE_BUFFER, Bound::kind), list.len())
-            }
-            Self::Later(kind, count) => (kind, count),
-        }
-    }
-}
-
 pub struct ComputePipeline {
     raw: AutoDestroy<vk::Pipeline>,
     pub bindings: Bindings,
@@ -49,8 +38,14 @@ impl ComputePipeline {
         sets: &[Choices<'_>],
     ) -> Result<Self> {
         let compute = vk::ShaderStageFlags::COMPUTE;
-        let kinds = sets.iter().map(Choices::kind_and_count);
-        let kinds: Vec<_> = kinds.map(|(kind, count)| ([(kind, compute)], count)).collect();
+        let binding_and_count = |choices: &Choices<'_>| match *choices {
+            Choices::These(bound) => {
+                let kind = bound.first().map_or(vk::DescriptorType::STORAGE_BUFFER, |bound| bound.parts().0);
+                ([(kind, compute)], bound.len())
+            }
+            Choices::Later(kind, count) => ([(kind, compute)], count),
+        };
+        let kinds: Vec<_> = sets.iter().map(binding_and_count).collect();
         let descs: Vec<_> =
             kinds.iter().map(|(bindings, count)| SetDesc { bindings, count: *count }).collect();
         let range = [vk::PushConstantRange::default().stage_flags(compute).size(constants)];

@@ -20,12 +20,6 @@ pub struct DeviceDesc {
     pub inline: bool,
 }
 
-impl DeviceDesc {
-    pub(super) fn inline(&self, info: &AdapterInfo) -> bool {
-        self.inline && info.inline
-    }
-}
-
 /// Cheap to clone; every object made from it keeps a clone.
 #[derive(Clone)]
 pub struct Device {
@@ -52,35 +46,27 @@ impl Device {
     /// `raw` was made from this adapter with what `desc` asks for, and nothing has been made from it yet.
     pub(super) unsafe fn new(adapter: &Adapter, raw: ash::Device, desc: &DeviceDesc) -> Result<Self> {
         let (info, instance) = (adapter.info(), adapter.instance().raw());
-        let inline = desc.inline(info);
         let allocator = Allocator::new(&AllocatorCreateDesc {
             instance: instance.clone(),
             device: raw.clone(),
             physical_device: adapter.raw(),
             debug_settings: Default::default(),
-            buffer_device_address: inline,
+            buffer_device_address: desc.inline,
             allocation_sizes: Default::default(),
         });
-        let allocator = match allocator {
-            Ok(allocator) => ManuallyDrop::new(Arc::new(Mutex::new(allocator))),
-            Err(source) => {
-                // SAFETY: nothing has been made from the device yet.
-                unsafe { raw.destroy_device(None) };
-                return Err(Error::Allocation {
-                    what: "the allocator itself",
-                    bytes: 0,
-                    device: info.name.clone(),
-                    source,
-                });
-            }
-        };
+        let allocator = allocator.map_err(|source| {
+            // SAFETY: nothing has been made from the device yet.
+            unsafe { raw.destroy_device(None) };
+            let device = info.name.clone();
+            Error::Allocation { what: "the allocator itself", bytes: 0, device, source }
+        })?;
         let shared = Arc::new(DeviceInner {
-            allocator,
+            allocator: ManuallyDrop::new(Arc::new(Mutex::new(allocator))),
             swapchain: desc.present.then(|| khr::swapchain::Device::new(instance, &raw)),
             calibrated_timestamps: info
                 .calibrated_timestamps
                 .then(|| ext::calibrated_timestamps::Device::new(instance, &raw)),
-            inline,
+            inline: desc.inline,
             raw,
             stuck: AtomicBool::new(false),
             adapter: adapter.clone(),
@@ -207,15 +193,9 @@ impl Device {
     /// Returns a closure for `map_err` that adds the driver's fault report if the device was lost.
     pub fn failed(&self, call: &'static str) -> impl FnOnce(vk::Result) -> Error + '_ {
         move |result| {
-            let device = self.info().name.clone();
-            match result {
-                vk::Result::ERROR_DEVICE_LOST => {
-                    let report = || fault::report(self.instance().raw(), self.raw());
-                    let fault = self.info().device_fault.then(report).flatten();
-                    Error::DeviceLost { call, device, fault }
-                }
-                result => Error::Vulkan { call, device, result },
-            }
+            let reports = result == vk::Result::ERROR_DEVICE_LOST && self.info().device_fault;
+            let fault = reports.then(|| fault::report(self.instance().raw(), self.raw())).flatten();
+            Error::Vulkan { call, device: self.info().name.clone(), result, fault }
         }
     }
 

@@ -50,7 +50,7 @@ impl Image {
         let info = vk::ImageCreateInfo::default()
             .image_type(vk::ImageType::TYPE_2D)
             .format(desc.format)
-            .extent(vk::Extent3D { width: desc.extent.width, height: desc.extent.height, depth: 1 })
+            .extent(desc.extent.into())
             .mip_levels(desc.levels)
             .array_layers(1)
             .samples(desc.samples)
@@ -102,11 +102,7 @@ pub fn copy_of_level(level: u32, extent: vk::Extent2D, offset: u64) -> vk::Buffe
         .aspect_mask(vk::ImageAspectFlags::COLOR)
         .mip_level(level)
         .layer_count(1);
-    vk::BufferImageCopy::default().buffer_offset(offset).image_subresource(place).image_extent(vk::Extent3D {
-        width: extent.width,
-        height: extent.height,
-        depth: 1,
-    })
+    vk::BufferImageCopy::default().buffer_offset(offset).image_subresource(place).image_extent(extent.into())
 }
 
 /// Records an upload of `levels`, and makes the image readable for `reads` in `SHADER_READ_ONLY_OPTIMAL`.

@@ -43,7 +43,7 @@ pub use validation::{LAYER as VALIDATION_LAYER, Validation, ValidationLog};
 
 /// Returns a closure for `map_err`, for calls before there is a [`Device`], whose errors say more.
 fn failed<'a>(call: &'static str, device: &'a str) -> impl FnOnce(ash::vk::Result) -> crate::Error + 'a {
-    move |result| crate::Error::Vulkan { call, device: device.to_owned(), result }
+    move |result| crate::Error::Vulkan { call, device: device.to_owned(), result, fault: None }
 }
 
 /// Formats a packed Vulkan version, as in `1.3.280`.

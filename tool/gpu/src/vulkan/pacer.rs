@@ -30,8 +30,9 @@ pub struct Pacer {
     submitted: u64,
     /// The maximum number of frames in flight; at most the number of flights.
     limit: u64,
-    blocking_waits: u64,
-    slowest: Option<Duration>,
+    pub blocking_waits: u64,
+    /// The longest wait for one frame so far; `None` until a frame has finished.
+    pub slowest: Option<Duration>,
 }
 
 impl Pacer {
@@ -49,8 +50,11 @@ impl Pacer {
     fn counting_from(submitted: u64, queue: &Queue, depth: usize) -> Result<Self> {
         let device = queue.device().clone();
         let depth = depth.max(1);
-        let pool =
-            CommandPool::new(&device, queue.family(), vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)?;
+        let pool = CommandPool::with_flags(
+            &device,
+            queue.family(),
+            vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER,
+        )?;
         let commands = pool.allocate(3 * depth as u32)?;
         let acquired = (0..depth).map(|_| device.semaphore()).collect::<Result<Vec<_>>>()?;
         let flights =
@@ -85,15 +89,6 @@ impl Pacer {
 
     pub fn submitted(&self) -> u64 {
         self.submitted
-    }
-
-    pub fn blocking_waits(&self) -> u64 {
-        self.blocking_waits
-    }
-
-    /// Returns the longest wait for one frame so far; `None` until a frame has finished.
-    pub fn slowest(&self) -> Option<Duration> {
-        self.slowest
     }
 
     /// Waits until the next frame's resources are free. Returns the same ones until they are submitted.

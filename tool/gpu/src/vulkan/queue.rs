@@ -10,10 +10,9 @@ pub struct Queue {
     device: Device,
     raw: vk::Queue,
     family: u32,
-    patience: Duration,
+    /// The timeout of [`Queue::wait_idle`]; by default 10 s.
+    pub patience: Duration,
 }
-
-const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Queue {
     /// # Safety
@@ -21,7 +20,7 @@ impl Queue {
     pub(super) unsafe fn new(device: &Device, family: u32) -> Self {
         // SAFETY: the device has such a queue (the caller's promise).
         let raw = unsafe { device.raw().get_device_queue(family, 0) };
-        Self { device: device.clone(), raw, family, patience: PATIENCE }
+        Self { device: device.clone(), raw, family, patience: Duration::from_secs(10) }
     }
 
     pub fn family(&self) -> u32 {
@@ -30,11 +29,6 @@ impl Queue {
 
     pub fn device(&self) -> &Device {
         &self.device
-    }
-
-    /// Sets the timeout of [`Queue::wait_idle`]; the default is 10 s.
-    pub fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
     }
 
     /// Returns the handle, for presenting and for a library that makes its own submissions.
@@ -54,7 +48,7 @@ impl Queue {
     /// Blocks until everything submitted is done. Does not wait for presents, which are not submissions.
     ///
     /// # Errors
-    /// [`Error::Stuck`] after the timeout ([`Queue::set_patience`]); the device and its objects are leaked.
+    /// [`Error::Stuck`] after the timeout ([`Queue::patience`]); the device and its objects are leaked.
     pub fn wait_idle(&mut self) -> Result<()> {
         // SAFETY: only a signal is submitted.
         unsafe { self.submit_and_wait(&[]) }

@@ -127,28 +127,28 @@ pub fn end(device: &Device, commands: vk::CommandBuffer) -> Result<()> {
 }
 
 /// Frees its command buffers when dropped.
-pub struct CommandPool(AutoDestroy<vk::CommandPool>);
+pub type CommandPool = AutoDestroy<vk::CommandPool>;
 
 impl CommandPool {
-    pub fn new(device: &Device, family: u32, flags: vk::CommandPoolCreateFlags) -> Result<Self> {
+    pub(super) fn with_flags(
+        device: &Device,
+        family: u32,
+        flags: vk::CommandPoolCreateFlags,
+    ) -> Result<Self> {
         let info = vk::CommandPoolCreateInfo::default().flags(flags).queue_family_index(family);
         // SAFETY: a live device and a family of its queue.
         let create = |vk: &ash::Device| unsafe { vk.create_command_pool(&info, None) };
-        Ok(Self(AutoDestroy::new(device, "vkCreateCommandPool", create)?))
+        Self::new(device, "vkCreateCommandPool", create)
     }
 
     pub fn transient(device: &Device, family: u32) -> Result<Self> {
-        Self::new(device, family, vk::CommandPoolCreateFlags::TRANSIENT)
-    }
-
-    pub fn raw(&self) -> vk::CommandPool {
-        self.0.raw()
+        Self::with_flags(device, family, vk::CommandPoolCreateFlags::TRANSIENT)
     }
 
     pub fn allocate(&self, count: u32) -> Result<Vec<vk::CommandBuffer>> {
         let info =
             vk::CommandBufferAllocateInfo::default().command_pool(self.raw()).command_buffer_count(count);
-        let device = self.0.device();
+        let device = self.device();
         // SAFETY: a live pool.
         unsafe { device.raw().allocate_command_buffers(&info) }
             .map_err(device.failed("vkAllocateCommandBuffers"))

@@ -8,10 +8,7 @@ use super::{Adapter, Instance, failed};
 use crate::{Error, Result};
 
 /// The surface of a window, for a [`super::Swapchain`]. It keeps its window alive.
-#[derive(Clone)]
-pub struct WindowSurface(pub(super) Arc<SurfaceInner>);
-
-pub(super) struct SurfaceInner {
+pub struct WindowSurface {
     pub(super) raw: vk::SurfaceKHR,
     pub(super) ext: khr::surface::Instance,
     pub(super) instance: Instance,
@@ -19,7 +16,7 @@ pub(super) struct SurfaceInner {
 }
 
 impl WindowSurface {
-    pub fn new(instance: &Instance, window: Arc<Window>) -> Result<Self> {
+    pub fn new(instance: &Instance, window: Arc<Window>) -> Result<Arc<Self>> {
         let no_handle = |error: winit::raw_window_handle::HandleError| Error::Window {
             what: "asking the window for its handle",
             reason: error.to_string(),
@@ -30,32 +27,22 @@ impl WindowSurface {
         let raw =
             unsafe { ash_window::create_surface(instance.entry(), instance.raw(), display, handle, None) }
                 .map_err(failed("creating the window's surface", "the Vulkan instance"))?;
-        Ok(Self(Arc::new(SurfaceInner {
+        Ok(Arc::new(Self {
             raw,
             ext: khr::surface::Instance::new(instance.entry(), instance.raw()),
             instance: instance.clone(),
             window,
-        })))
-    }
-
-    pub fn window(&self) -> &Window {
-        &self.0.window
+        }))
     }
 
     pub fn supported_by(&self, adapter: &Adapter, family: u32) -> bool {
-        if !self.display_known_to(adapter, family) {
+        if !self.display_known_to(adapter, family) || !adapter.info().presents {
             return false;
         }
-        // Presenting needs VK_KHR_swapchain.
-        let vk = self.0.instance.raw();
-        // SAFETY: a live physical device of the same instance.
-        let extensions =
-            unsafe { vk.enumerate_device_extension_properties(adapter.raw()) }.unwrap_or_default();
-        let swapchain = extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(khr::swapchain::NAME));
         // SAFETY: surface and physical device belong to the same instance; the family is one of the device's.
         let presents =
-            unsafe { self.0.ext.get_physical_device_surface_support(adapter.raw(), family, self.0.raw) };
-        swapchain && presents.unwrap_or(false)
+            unsafe { self.ext.get_physical_device_surface_support(adapter.raw(), family, self.raw) };
+        presents.unwrap_or(false)
     }
 
     /// Returns whether the device's driver supports this kind of display. A driver without support may still
@@ -64,9 +51,8 @@ impl WindowSurface {
     /// here, the loader itself handles drivers that lack them.
     fn display_known_to(&self, adapter: &Adapter, family: u32) -> bool {
         use winit::raw_window_handle::{RawDisplayHandle, RawWindowHandle};
-        let shared = &self.0;
-        let (entry, vk, device) = (shared.instance.entry(), shared.instance.raw(), adapter.raw());
-        let handles = (shared.window.display_handle(), shared.window.window_handle());
+        let (entry, vk, device) = (self.instance.entry(), self.instance.raw(), adapter.raw());
+        let handles = (self.window.display_handle(), self.window.window_handle());
         let (Ok(display), Ok(window)) = handles else { return false };
         match (display.as_raw(), window.as_raw()) {
             (RawDisplayHandle::Xlib(display), RawWindowHandle::Xlib(window)) => {
@@ -90,7 +76,7 @@ impl WindowSurface {
     }
 }
 
-impl Drop for SurfaceInner {
+impl Drop for WindowSurface {
     fn drop(&mut self) {
         // SAFETY: a swapchain holds a clone of its surface, so none is left; the window is still alive.
         unsafe { self.ext.destroy_surface(self.raw, None) };

@@ -1,5 +1,7 @@
 //! The window's images, which are re-created whenever the window changes.
 
+use std::sync::Arc;
+
 use ash::vk;
 use winit::dpi::PhysicalSize;
 
@@ -45,11 +47,12 @@ pub struct Swapchain {
     format: vk::SurfaceFormatKHR,
     usage: vk::ImageUsageFlags,
     mode: PresentMode,
-    modes: Vec<PresentMode>,
+    /// The modes that the window offers.
+    pub modes: Vec<PresentMode>,
     stale: bool,
     lost: bool,
     losses: u32,
-    surface: WindowSurface,
+    surface: Arc<WindowSurface>,
     device: Device,
 }
 
@@ -68,13 +71,12 @@ const ACQUIRE_TIMEOUT_NS: u64 = 100_000_000;
 
 impl Swapchain {
     /// Makes a swapchain without images; the first [`Swapchain::acquire`] makes them.
-    pub fn new(device: &Device, surface: &WindowSurface, wish: PresentMode) -> Result<Self> {
+    pub fn new(device: &Device, surface: &Arc<WindowSurface>, wish: PresentMode) -> Result<Self> {
         let adapter = device.adapter().raw();
         let format = preferred_format(device, surface)?;
         // SAFETY: surface and physical device belong to the same instance.
-        let modes =
-            unsafe { surface.0.ext.get_physical_device_surface_present_modes(adapter, surface.0.raw) }
-                .map_err(device.failed("vkGetPhysicalDeviceSurfacePresentModesKHR"))?;
+        let modes = unsafe { surface.ext.get_physical_device_surface_present_modes(adapter, surface.raw) }
+            .map_err(device.failed("vkGetPhysicalDeviceSurfacePresentModesKHR"))?;
         let all = [PresentMode::Fifo, PresentMode::Mailbox, PresentMode::Immediate];
         let modes: Vec<_> = all.into_iter().filter(|mode| modes.contains(&mode.raw())).collect();
         let mode = if modes.contains(&wish) { wish } else { PresentMode::Fifo };
@@ -106,10 +108,6 @@ impl Swapchain {
         self.extent
     }
 
-    pub fn modes(&self) -> &[PresentMode] {
-        &self.modes
-    }
-
     /// Sets the mode. The next acquire re-creates the images.
     pub fn set_mode(&mut self, mode: PresentMode) {
         (self.mode, self.stale) = (mode, true);
@@ -118,7 +116,7 @@ impl Swapchain {
     fn capabilities(&self) -> ash::prelude::VkResult<vk::SurfaceCapabilitiesKHR> {
         let (surface, adapter) = (&self.surface, self.device.adapter().raw());
         // SAFETY: surface and physical device belong to the same instance.
-        unsafe { surface.0.ext.get_physical_device_surface_capabilities(adapter, surface.0.raw) }
+        unsafe { surface.ext.get_physical_device_surface_capabilities(adapter, surface.raw) }
     }
 
     /// Allows copies from the images from the next acquire on. A driver may then leave them uncompressed.
@@ -231,7 +229,7 @@ impl Swapchain {
     fn replace_surface(&mut self) -> Result<()> {
         // A window may have only one swapchain, so destroy the old one first.
         self.destroy_images();
-        self.surface = WindowSurface::new(&self.surface.0.instance, self.surface.0.window.clone())?;
+        self.surface = WindowSurface::new(&self.surface.instance, self.surface.window.clone())?;
         let family = self.device.info().queue_family.unwrap_or(0);
         let differs =
             |reason| Error::Window { what: "the window's surface was lost, and the new one differs", reason };
@@ -263,7 +261,7 @@ impl Swapchain {
                 return Ok(false);
             }
         };
-        let window = self.surface.window().inner_size();
+        let window = self.surface.window.inner_size();
         let wish = vk::Extent2D { width: window.width, height: window.height };
         let limit = device.info().largest_picture;
         let extent = choose_extent(&caps, wish, limit);
@@ -273,7 +271,7 @@ impl Swapchain {
         if extent.width.max(extent.height) > limit {
             // An X11 surface has the window's size, so shrink the window; its resize event leads back here.
             let fitting = PhysicalSize::new(extent.width.min(limit), extent.height.min(limit));
-            let _now_or_later = self.surface.window().request_inner_size(fitting);
+            let _now_or_later = self.surface.window.request_inner_size(fitting);
             return Ok(false);
         }
         let alpha = [
@@ -285,7 +283,7 @@ impl Swapchain {
         .find(|&alpha| caps.supported_composite_alpha.contains(alpha))
         .unwrap_or(vk::CompositeAlphaFlagsKHR::OPAQUE);
         let info = vk::SwapchainCreateInfoKHR::default()
-            .surface(self.surface.0.raw)
+            .surface(self.surface.raw)
             .min_image_count(choose_image_count(&caps))
             .image_format(self.format.format)
             .image_color_space(self.format.color_space)
@@ -302,10 +300,7 @@ impl Swapchain {
         self.destroy_images();
         self.raw = match made {
             Ok(made) => made,
-            Err(result) => {
-                self.unless_lost("vkCreateSwapchainKHR", result)?;
-                return Ok(false);
-            }
+            Err(result) => return self.unless_lost("vkCreateSwapchainKHR", result).map(|()| false),
         };
         self.extent = extent;
         // SAFETY: a live swapchain.
@@ -346,7 +341,7 @@ impl Drop for Swapchain {
 fn preferred_format(device: &Device, surface: &WindowSurface) -> Result<vk::SurfaceFormatKHR> {
     let adapter = device.adapter().raw();
     // SAFETY: surface and physical device belong to the same instance.
-    let formats = unsafe { surface.0.ext.get_physical_device_surface_formats(adapter, surface.0.raw) }
+    let formats = unsafe { surface.ext.get_physical_device_surface_formats(adapter, surface.raw) }
         .map_err(device.failed("vkGetPhysicalDeviceSurfaceFormatsKHR"))?;
     Ok(choose_format(&formats))
 }

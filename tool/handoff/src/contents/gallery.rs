@@ -52,42 +52,23 @@ macro_rules! shader {
     };
 }
 
+macro_rules! entry {
+    ($name:tt, $shader:expr, points: $points:literal, $about:literal) => {
+        GalleryEntry { name: $name, about: $about, shader: $shader, points: $points, ptx: ptx!($name) }
+    };
+}
+
 static GALLERY: [GalleryEntry; 5] = [
-    GalleryEntry {
-        name: "wave",
-        about: "three waves and a ripple; how a kernel stays exact when the time is large",
-        shader: Some(shader!("wave", c"wave", wave::LOOP)),
-        points: false,
-        ptx: ptx!("wave"),
-    },
-    GalleryEntry {
-        name: "ripples",
-        about: "rings around moving sources; memory that a block shares",
-        shader: Some(shader!("ripples", c"ripples", 20.0)),
-        points: false,
-        ptx: ptx!("ripples"),
-    },
-    GalleryEntry {
-        name: "ocean",
-        about: "Gerstner waves; fast sines and cosines, and normals from a formula",
-        shader: Some(shader!("ocean", c"ocean", 40.0)),
-        points: false,
-        ptx: ptx!("ocean"),
-    },
-    GalleryEntry {
-        name: "pond",
-        about: "drops in a pond; state between frames, and neighbours without a race",
-        shader: None,
-        points: false,
-        ptx: ptx!("pond"),
-    },
-    GalleryEntry {
-        name: "swarm",
-        about: "particles around a ring; random numbers without memory",
-        shader: Some(shader!("swarm", c"swarm", 60.0)),
-        points: true,
-        ptx: ptx!("swarm"),
-    },
+    entry!("wave", Some(shader!("wave", c"wave", wave::LOOP)), points: false,
+        "three waves and a ripple; how a kernel stays exact when the time is large"),
+    entry!("ripples", Some(shader!("ripples", c"ripples", 20.0)), points: false,
+        "rings around moving sources; memory that a block shares"),
+    entry!("ocean", Some(shader!("ocean", c"ocean", 40.0)), points: false,
+        "Gerstner waves; fast sines and cosines, and normals from a formula"),
+    entry!("pond", None, points: false,
+        "drops in a pond; state between frames, and neighbours without a race"),
+    entry!("swarm", Some(shader!("swarm", c"swarm", 60.0)), points: true,
+        "particles around a ring; random numbers without memory"),
 ];
 
 /// Returns the kernels, the default first.

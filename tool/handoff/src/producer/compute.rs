@@ -9,7 +9,7 @@ use vulkan_cuda::ExportedBuffer;
 use super::{
     Frame, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices, check_grid, each_slot, own_slots,
 };
-use crate::contents::{frame_stamp, gallery::KernelShader, wave::Grid};
+use crate::contents::{frame_stamp, gallery::KernelShader, scene::Scene, wave::Grid};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{
     Bound, Buffer, Choices, ComputePipeline, Device, buffer_barrier, groups, pipeline_barrier,
@@ -39,7 +39,7 @@ impl ComputeProducer {
         let (memory, slots): (Box<dyn Any>, Vec<_>) = if exported {
             let (sharing, bytes, depth) = (device.sharing()?, desc.grid.bytes(), desc.ring.depth());
             let make = || Ok(ExportedBuffer::new(sharing, bytes, SLOT_USAGE)?);
-            let buffers = each_slot(device, None, desc.grid, depth, make)?;
+            let buffers = each_slot(device, None, (Scene::Field, desc.grid), depth, make)?;
             let slots = buffers.iter().map(ExportedBuffer::raw).collect();
             (Box::new(buffers), slots)
         } else {
@@ -61,19 +61,6 @@ impl ComputeProducer {
         let (grid, stamped) = (desc.grid, desc.stamped);
         Ok(Self { pipeline, profile, _memory: memory, shader, grid, stamped, device: device.clone() })
     }
-
-    fn constants(&self, frame: &Frame) -> ShaderConstants {
-        let phase = self.shader.phase(frame.time);
-        let (keep, stamp) = match self.stamped {
-            true => (!frame_stamp::MASK, frame_stamp::of(frame.index)),
-            false => (u32::MAX, 0),
-        };
-        let mut constants = [0; 8 + VALUES];
-        constants[..5].copy_from_slice(&[self.grid.cols, self.grid.rows, phase.to_bits(), keep, stamp]);
-        let values = self.profile.parameters.values(&frame.parameters);
-        constants[8..].iter_mut().zip(&*values).for_each(|(constant, value)| *constant = value.to_bits());
-        constants
-    }
 }
 
 /// As in `gallery.wgsl`: columns, rows, phase, the bits of a colour to keep, the bits to set, three unused
@@ -93,7 +80,15 @@ impl Producer for ComputeProducer {
         // The draw that read this slot K frames ago must be done. It wrote nothing that must be made visible.
         let reuse = buffer_barrier(buffer, (frame.reads.stage, vk::AccessFlags2::NONE), writes);
         let written = buffer_barrier(buffer, writes, reads);
-        let constants = self.constants(frame);
+        let phase = self.shader.phase(frame.time);
+        let (keep, stamp) = match self.stamped {
+            true => (!frame_stamp::MASK, frame_stamp::of(frame.index)),
+            false => (u32::MAX, 0),
+        };
+        let mut constants: ShaderConstants = [0; 8 + VALUES];
+        constants[..5].copy_from_slice(&[self.grid.cols, self.grid.rows, phase.to_bits(), keep, stamp]);
+        let values = self.profile.parameters.values(&frame.parameters);
+        constants[8..].iter_mut().zip(&*values).for_each(|(constant, value)| *constant = value.to_bits());
         let slot = self.profile.slot_of(frame.index);
         // SAFETY: recording, outside a render pass, with a live buffer. The slots are the only list, and the
         // constants have their type's size. The barriers order the shader's writes with the draws around it.

@@ -226,23 +226,18 @@ impl OwnershipTransfer {
         reads: Access,
     ) {
         let cuda = Owner::External;
-        let (mut buffers, mut images) = (None, None);
-        match (slot, self) {
-            (Source::Vertices(slot), Self::Acquire) => {
-                buffers = Some(cuda.acquire(slot.buffer, family, reads));
-            }
-            (Source::Vertices(slot), Self::Release) => {
-                buffers = Some(cuda.release(slot.buffer, family, reads));
-            }
+        let (buffer, image) = match (slot, self) {
+            (Source::Vertices(slot), Self::Acquire) => (Some(cuda.acquire(slot.buffer, family, reads)), None),
+            (Source::Vertices(slot), Self::Release) => (Some(cuda.release(slot.buffer, family, reads)), None),
             (Source::Texture(slot), Self::Acquire) => {
-                images = Some(cuda.acquire_image(slot.image, family, reads));
+                (None, Some(cuda.acquire_image(slot.image, family, reads)))
             }
             (Source::Texture(slot), Self::Release) => {
-                images = Some(cuda.release_image(slot.image, family, reads));
+                (None, Some(cuda.release_image(slot.image, family, reads)))
             }
-        }
+        };
         // SAFETY: recording, for a queue of this family, and the slot is alive (the caller's promise).
-        unsafe { pipeline_barrier(device, commands, buffers.as_slice(), images.as_slice()) };
+        unsafe { pipeline_barrier(device, commands, buffer.as_slice(), image.as_slice()) };
     }
 }
 

@@ -7,7 +7,8 @@ use vulkan_cuda::ownership::Owner;
 
 use super::{Source, level_regions};
 use crate::contents::array::DrawnArray;
-use crate::contents::texture;
+use crate::contents::scene::Scene;
+use crate::contents::texture::{self, Texel};
 use crate::contents::wave::{Grid, Vertex};
 use wavefield_gpu::cuda::Cuda;
 use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device, Queue, read_buffer, read_image_levels};
@@ -34,7 +35,7 @@ pub fn own_slots(
     let _span = tracing::trace_span!("memory").entered();
     let (size, usage) = (grid.bytes(), SLOT_USAGE | more);
     let desc = BufferDesc { label: "a slot of the ring", size, usage, location };
-    each_slot(device, None, grid, ring.depth(), || Buffer::new(device, &desc))
+    each_slot(device, None, (Scene::Field, grid), ring.depth(), || Buffer::new(device, &desc))
 }
 
 /// Makes the memory of `depth` slots with `make`. Pass `context` if CUDA shares that memory.
@@ -44,7 +45,7 @@ pub fn own_slots(
 pub fn each_slot<T>(
     device: &Device,
     context: Option<&Cuda>,
-    grid: Grid,
+    (scene, grid): (Scene, Grid),
     depth: usize,
     mut make: impl FnMut() -> Result<T>,
 ) -> Result<Vec<T>> {
@@ -59,15 +60,11 @@ pub fn each_slot<T>(
                 // CUDA includes other processes in its count; Vulkan's budget is an estimate.
                 let cuda = context.and_then(|context| context.memory().ok());
                 let free = cuda.map(|(free, _)| free).or_else(|| device.free_memory());
-                let bytes = grid.bytes();
                 return Err(Error::NoRoom {
                     device: device.info().name.clone(),
-                    asked: format!(
-                        "a ring of {depth} slots of {grid} vertices, {bytes} bytes each, {} in all",
-                        bytes.saturating_mul(depth as u64)
-                    ),
+                    asked: asked(scene, grid, depth),
                     free,
-                    advice: advice(bytes, depth, fitted, free),
+                    advice: advice(scene, scene.frame_bytes(grid), depth, fitted, free),
                     source: Box::new(error),
                 });
             }
@@ -77,15 +74,24 @@ pub fn each_slot<T>(
     Ok(slots)
 }
 
+fn asked(scene: Scene, grid: Grid, depth: usize) -> String {
+    let (elements, bytes) = (scene.elements(), scene.frame_bytes(grid));
+    let all = bytes.saturating_mul(depth as u64);
+    format!("a ring of {depth} slots of {grid} {elements}, {bytes} bytes each, {all} in all")
+}
+
 /// Describes what would fit, after only the first `fitted` of `depth` slots with `bytes` bytes each did.
-fn advice(bytes: u64, depth: usize, fitted: usize, free: Option<u64>) -> String {
+fn advice(scene: Scene, bytes: u64, depth: usize, fitted: usize, free: Option<u64>) -> String {
     let deepest = match fitted {
         0 => "not even one of them fits".to_owned(),
         fitted => format!("the deepest that fits is --ring {fitted}"),
     };
     // Slots that were allocated prove that there is room. Free memory may have shrunk or be fragmented.
     let room = (fitted as u64 * bytes).max(free.unwrap_or(0)).min(depth as u64 * bytes - 1);
-    match (room / depth as u64 / size_of::<Vertex>() as u64).isqrt() {
+    let fits = |&side: &u32| scene.frame_bytes(Grid { cols: side, rows: side }) <= room / depth as u64;
+    // No scene has smaller elements than texels.
+    let most = (room / depth as u64 / size_of::<Texel>() as u64).isqrt() as u32;
+    match (1..=most).rev().find(fits).unwrap_or(0) {
         0 | 1 => format!(", {deepest}"),
         side => format!(", {deepest}, or with --ring {depth} the largest square is --grid {side}x{side}"),
     }
@@ -164,18 +170,30 @@ mod tests {
     fn what_would_fit_is_said() {
         let bytes = 1000 * 1000 * 16;
         // Five of eight were made: the grid may have five eighths of the vertices.
-        let text = advice(bytes, 8, 5, None);
+        let text = advice(Scene::Field, bytes, 8, 5, None);
         assert!(
             text.contains("--ring 5,") && text.contains("--ring 8 the largest square is --grid 790x790"),
             "{text}"
         );
         // The driver knows of more, but not of enough.
-        let text = advice(bytes, 8, 5, Some(6 * bytes));
+        let text = advice(Scene::Field, bytes, 8, 5, Some(6 * bytes));
         assert!(text.contains("--ring 5,") && text.contains("--grid 866x866"), "{text}");
         // The driver says that there is enough, but there was not.
-        let text = advice(bytes, 8, 5, Some(u64::MAX));
+        let text = advice(Scene::Field, bytes, 8, 5, Some(u64::MAX));
         assert!(text.contains("--grid 999x999"), "{text}");
-        assert_eq!(advice(bytes, 8, 0, None), ", not even one of them fits");
+        assert_eq!(advice(Scene::Field, bytes, 8, 0, None), ", not even one of them fits");
+    }
+
+    #[test]
+    fn a_texture_is_measured_in_texels_of_all_levels() {
+        let grid = Grid { cols: 1024, rows: 1024 };
+        assert_eq!(
+            asked(Scene::Texture, grid, 4),
+            "a ring of 4 slots of 1024x1024 texels, 11184808 bytes each, 44739232 in all"
+        );
+        // A quarter of the bytes is a chain of half the side.
+        let text = advice(Scene::Texture, Scene::Texture.frame_bytes(grid), 4, 1, None);
+        assert!(text.contains("--ring 1,") && text.ends_with("--grid 512x512"), "{text}");
     }
 
     #[test]

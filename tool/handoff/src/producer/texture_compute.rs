@@ -10,6 +10,7 @@ use super::{
     Frame, ImageSlot, Producer, ProducerDesc, Profile, Source, TEXTURE_FORMAT, check_texture, each_slot,
 };
 use crate::contents::frame_stamp::{self, texel};
+use crate::contents::scene::Scene;
 use crate::contents::texture;
 use crate::contents::wave::{self, Grid};
 use wavefield_gpu::Result;
@@ -49,7 +50,7 @@ impl TextureComputeProducer {
             let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
             let sharing = device.sharing()?;
             let image = || Ok(Arc::new(ExportedImage::new(sharing, &request)?));
-            let images = each_slot(device, None, size, depth, image)?;
+            let images = each_slot(device, None, (Scene::Texture, size), depth, image)?;
             let views = images.iter().map(|image| view_of_shared(device, image));
             let views = views.collect::<Result<Vec<_>>>()?;
             let slots = images.iter().zip(&views).map(|(image, view)| slot(image.raw(), view.raw()));
@@ -59,8 +60,15 @@ impl TextureComputeProducer {
             let slots = images.iter().map(|image| slot(image.raw(), image.view()));
             (slots.collect(), Vec::new(), Box::new(images))
         };
-        let levels =
-            slots.iter().map(|slot| level_views(device, slot.image, size)).collect::<Result<Vec<_>>>()?;
+        // A view of each level, because shaders write each level through its own view.
+        let level_view = |image, level| {
+            let range = levels_of(vk::ImageAspectFlags::COLOR, level..level + 1);
+            view(device, image, TEXTURE_FORMAT, vk::ImageViewType::TYPE_2D, range)
+        };
+        let level_views = |slot: &ImageSlot| -> Result<Vec<ImageView>> {
+            (0..texture::levels(size)).map(|level| level_view(slot.image, level)).collect()
+        };
+        let levels = slots.iter().map(level_views).collect::<Result<Vec<_>>>()?;
         let written = |view: &ImageView| Bound::Storage(view.raw());
         let read = |view: &ImageView| Bound::Sampled(view.raw(), LAYOUT);
         // The first level of each slot; all other levels; for each of those, the level above it.
@@ -131,13 +139,4 @@ impl Producer for TextureComputeProducer {
             }
         }
     }
-}
-
-/// Makes a view of each level, because shaders write each level through its own view.
-fn level_views(device: &Device, image: vk::Image, size: Grid) -> Result<Vec<ImageView>> {
-    let of_level = |level| {
-        let range = levels_of(vk::ImageAspectFlags::COLOR, level..level + 1);
-        view(device, image, TEXTURE_FORMAT, vk::ImageViewType::TYPE_2D, range)
-    };
-    (0..texture::levels(size)).map(of_level).collect()
 }

@@ -76,7 +76,7 @@ impl Engine {
     ) -> Result<Self> {
         config.check_kernel(choice)?;
         let wait_limit = WaitLimit::new(&queue, choice, config);
-        queue.set_patience(wait_limit.limit(None));
+        queue.patience = wait_limit.limit(None);
         let context = context.finish()?;
         let made = Setup::make(&mut queue, context.as_ref(), choice, config, (format, flights))?;
         let mut pacer = Pacer::new(&queue, made.flights)?;
@@ -110,7 +110,7 @@ impl Engine {
     /// Waits until a frame may begin, and returns its resources. The frame may still be skipped.
     pub fn begin(&mut self) -> Result<Flight> {
         let Self { observers, work, .. } = self;
-        let look = work.wait_limit.watch(work.producer.get(), work.queue.device(), work.pacer.slowest());
+        let look = work.wait_limit.watch(work.producer.get(), work.queue.device(), work.pacer.slowest);
         let flight = trace_span!("wait").in_scope(|| work.pacer.begin(look));
         let flight = work.record_health(flight)?;
         let collected = observers.collect_finished(work.pacer.awaited(), work.producer.get());
@@ -228,7 +228,7 @@ impl Engine {
             frames: drawn,
             skipped,
             times,
-            pacing_waits: work.pacer.blocking_waits(),
+            pacing_waits: work.pacer.blocking_waits,
             handoff_waits: work.producer.waits,
             ring: profile.slots.len(),
             batch: work.producer.batch(),

@@ -54,7 +54,7 @@ impl Engine {
         };
         views.prepare(queue, &drawer.renderer, wanted)?;
         let (device, family) = (queue.device().clone(), queue.family());
-        let waited = pacer.begin(wait_limit.watch(producer, &device, pacer.slowest()));
+        let waited = pacer.begin(wait_limit.watch(producer, &device, pacer.slowest));
         let flight = match waited {
             Ok(flight) => flight,
             waited => return work.record_health(waited).map(drop),

@@ -81,7 +81,7 @@ impl Engine {
         let Setup { producer, check, renderer, times, flights } = made;
         work.wait_limit =
             WaitLimit { stop: work.wait_limit.stop.clone(), ..WaitLimit::new(&work.queue, &choice, config) };
-        work.queue.set_patience(work.wait_limit.limit(work.pacer.slowest()));
+        work.queue.patience = work.wait_limit.limit(work.pacer.slowest);
         let before = observers.tally();
         observers.check = check.zip(before).map(|(mut check, before)| {
             check.tally = before;

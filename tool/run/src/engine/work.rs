@@ -79,21 +79,21 @@ impl Work {
 
     /// Returns how often the CPU waited for the GPU, for pacing or the hand-off, but not for side views.
     pub fn blocking_waits(&self) -> u64 {
-        self.pacer.blocking_waits() + self.producer.waits
+        self.pacer.blocking_waits + self.producer.waits
     }
 
     /// Waits until the GPU has finished every submitted frame and side view.
     pub fn drain(&mut self) -> Result<()> {
         self.wait_drawn(self.pacer.submitted())?;
         let Some(SideViews { pacer, .. }) = &mut self.side_views else { return Ok(()) };
-        let look = self.wait_limit.watch(self.producer.get(), self.queue.device(), pacer.slowest());
+        let look = self.wait_limit.watch(self.producer.get(), self.queue.device(), pacer.slowest);
         let drawn = pacer.wait_for(pacer.submitted(), look);
         self.record_health(drawn)
     }
 
     /// Waits until the GPU has finished the first `frames` frames. They must be submitted.
     pub fn wait_drawn(&mut self, frames: u64) -> Result<()> {
-        let look = self.wait_limit.watch(self.producer.get(), self.queue.device(), self.pacer.slowest());
+        let look = self.wait_limit.watch(self.producer.get(), self.queue.device(), self.pacer.slowest);
         let drawn = self.pacer.wait_for(frames, look);
         self.record_health(drawn)
     }
@@ -110,7 +110,7 @@ impl Work {
 
     /// Waits for everything that the producer has enqueued, including frames filled ahead.
     fn producer_idle(&self) -> Result<()> {
-        let look = self.wait_limit.watch(self.producer.get(), self.queue.device(), self.pacer.slowest());
+        let look = self.wait_limit.watch(self.producer.get(), self.queue.device(), self.pacer.slowest);
         let began = Instant::now();
         while !self.producer.get().is_idle()? {
             look(began.elapsed())?;
@@ -125,7 +125,7 @@ impl Work {
             return false;
         }
         // Once the producer has failed, what it enqueued will not run: release every waiter.
-        let patience = self.wait_limit.limit(self.pacer.slowest());
+        let patience = self.wait_limit.limit(self.pacer.slowest);
         let (producer, health) = (&mut self.producer.producer, &mut self.health);
         let mut let_go = || {
             let failure = producer.is_idle().err();
@@ -160,7 +160,7 @@ impl Work {
             Err(error) => {
                 self.health.report(&error);
                 // A lost device runs nothing, so it is at rest.
-                matches!(error, Error::DeviceLost { .. })
+                matches!(error, Error::Vulkan { result: vk::Result::ERROR_DEVICE_LOST, .. })
             }
         };
         let producer = failed || self.producer_idle().is_ok() || self.producer.get().is_idle().is_err();

@@ -11,7 +11,7 @@ use super::super::protocol::{
 use super::super::session::{
     Fault, MAX_ALLOCATED, MAX_ALLOCATIONS, MAX_CHUNKS, MAX_CHUNKS_TOGETHER, Session, Terms, greet,
 };
-use wavefield_draw::MAX_VIEWS;
+use wavefield_draw::{Fit, MAX_VIEWS};
 use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::contents::wave::Grid;
 
@@ -32,6 +32,11 @@ pub fn parse(packet: &[u8]) {
             "{reason}"
         ),
     }
+}
+
+pub(crate) fn some_parameters() -> ClientParameters {
+    let field = wavefield_run::Parameters::new(&wavefield_run::Config::default());
+    ClientParameters { field, limits: [0.0, 1.0], size: 3.0, fit: Fit::default() }
 }
 
 /// One thing that can happen to a session.
@@ -107,7 +112,7 @@ pub fn converse(events: &[SessionEvent], host: bool, depth: usize) {
                 importing = Some((chunks.iter().sum(), chunks.len()));
             }
             Ok(Some(FromClient::Set { parameters: change, camera, .. })) => {
-                if let Ok(parameters) = change.apply(ClientParameters::default()) {
+                if let Ok(parameters) = change.apply(some_parameters()) {
                     let [low, high] = parameters.limits;
                     assert!(low.is_finite() && high.is_finite() && low != high);
                     assert!((1.0..=64.0).contains(&parameters.size));

@@ -16,17 +16,14 @@ const ROW: f64 = 36.0;
 const HEAD: f64 = 60.0;
 const FOOT: f64 = 30.0;
 
-pub(super) fn all(report: &Report) -> Markup {
-    chart(report, &by_grid(&report.cells))
-}
-
 /// Draws a chart for each field that has a hand-off, narrow enough for a small screen.
 pub(super) fn each(report: &Report) -> Vec<Markup> {
     let fields = by_grid(&report.cells);
     fields.chunks(1).filter(|field| !rows(field).is_empty()).map(|field| chart(report, field)).collect()
 }
 
-fn chart(report: &Report, fields: &[ChartField<'_>]) -> Markup {
+/// Draws one chart with a column for each field.
+pub(super) fn chart(report: &Report, fields: &[ChartField<'_>]) -> Markup {
     let rows = rows(fields);
     let (width, height) = (NAMES + COLUMN * fields.len() as f64, HEAD + ROW * rows.len() as f64 + FOOT);
     let top = |row: usize| HEAD + ROW * row as f64;

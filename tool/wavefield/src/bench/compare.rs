@@ -14,14 +14,6 @@ use wavefield_gpu::{Error, Result, report::word};
 /// program differ by as much in clocks, memory layout and other load, which no interval within a run shows.
 pub(super) const SAME_WITHIN: f64 = 0.02;
 
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CompareOptions {
-    /// Compare runs even if they come from different machines or measured different things.
-    pub force: bool,
-    /// Fail if the lower end of a cell's interval is above this factor.
-    pub fail_above: Option<f64>,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CompareVerdict {
     Slower,
@@ -67,15 +59,17 @@ impl Comparison {
     }
 }
 
-/// Compares runs by the mean frame time of each cell: see `docs/bench-schema.md`.
-pub fn compare(old: &[Report], new: &[Report], options: &CompareOptions) -> Result<Comparison> {
+/// Compares runs by the mean frame time of each cell: see `docs/bench-schema.md`. `force`: even if they come
+/// from different machines or measured different things. A cell fails if the lower end of its interval is
+/// above `fail_above`.
+pub fn compare(old: &[Report], new: &[Report], force: bool, fail_above: Option<f64>) -> Result<Comparison> {
     check("old", old)?;
     check("new", new)?;
 
     let mut notes = Vec::new();
     let apart = differences(&APART, old, new).join("; ");
     if !apart.is_empty() {
-        if !options.force {
+        if !force {
             return Err(Error::Unsupported(format!(
                 "these runs cannot be compared: {apart}; compare runs that were measured alike, or use --force"
             )));
@@ -99,9 +93,9 @@ pub fn compare(old: &[Report], new: &[Report], options: &CompareOptions) -> Resu
     Ok(Comparison {
         runs: started,
         notes,
-        cells: cells.map(|cell| compare_cell(cell, old, new, options.fail_above)).collect(),
+        cells: cells.map(|cell| compare_cell(cell, old, new, fail_above)).collect(),
         left_out: left_out.into_iter().collect(),
-        fail_above: options.fail_above,
+        fail_above,
     })
 }
 
@@ -308,8 +302,8 @@ mod tests {
     use super::{compare as compare_runs, *};
 
     /// One run on each side.
-    fn compare(old: &Report, new: &Report, options: &CompareOptions) -> Result<Comparison> {
-        compare_runs(from_ref(old), from_ref(new), options)
+    fn compare(old: &Report, new: &Report, force: bool, fail_above: Option<f64>) -> Result<Comparison> {
+        compare_runs(from_ref(old), from_ref(new), force, fail_above)
     }
 
     /// The sample with quiet rounds.
@@ -333,14 +327,10 @@ mod tests {
         cell.round_means_us.iter_mut().for_each(|mean| *mean *= factor);
     }
 
-    fn gate(factor: f64) -> CompareOptions {
-        CompareOptions { fail_above: Some(factor), ..CompareOptions::default() }
-    }
-
     #[test]
     fn a_run_is_the_same_as_itself() {
         let report = quiet();
-        let found = compare(&report, &report, &gate(1.0)).unwrap();
+        let found = compare(&report, &report, false, Some(1.0)).unwrap();
         assert_eq!(found.cells.len(), report.cells.len());
         assert!(found.cells.iter().all(|cell| cell.verdict == CompareVerdict::Same && !cell.failed));
         assert!(found.left_out.is_empty() && found.notes.is_empty());
@@ -352,7 +342,7 @@ mod tests {
         let (old, mut new) = (quiet(), quiet());
         slow_down(&mut new.cells[5], 1.2);
         slow_down(&mut new.cells[9], 0.8);
-        let found = compare(&old, &new, &gate(1.1)).unwrap();
+        let found = compare(&old, &new, false, Some(1.1)).unwrap();
         let of = |at: usize| found.cells.iter().find(|found| found.cell == new.cells[at]).unwrap();
         assert_eq!((of(5).verdict, of(9).verdict), (CompareVerdict::Slower, CompareVerdict::Faster));
         let ratio = of(5).ratio.unwrap();
@@ -360,15 +350,15 @@ mod tests {
         assert!(of(5).failed && !of(9).failed && found.failed());
         let text = found.to_string();
         assert!(text.contains("1 slower, 1 faster") && text.contains("FAILED: 1 of"), "{text}");
-        assert!(!compare(&old, &new, &gate(1.21)).unwrap().failed());
-        assert!(!compare(&old, &new, &CompareOptions::default()).unwrap().failed());
+        assert!(!compare(&old, &new, false, Some(1.21)).unwrap().failed());
+        assert!(!compare(&old, &new, false, None).unwrap().failed());
     }
 
     #[test]
     fn a_sure_but_small_difference_is_the_same() {
         let (old, mut new) = (quiet(), quiet());
         slow_down(&mut new.cells[0], 1.015);
-        let found = compare(&old, &new, &CompareOptions::default()).unwrap();
+        let found = compare(&old, &new, false, None).unwrap();
         assert!(found.cells[0].ratio.unwrap().low > 1.0);
         assert_eq!(found.cells[0].verdict, CompareVerdict::Same);
     }
@@ -377,12 +367,12 @@ mod tests {
     fn a_noisy_cell_says_so_and_does_not_fail() {
         let (old, mut new) = (quiet(), quiet());
         rounds(&mut new.cells[3], &[0.9, 1.4, 1.0, 1.3, 0.95]);
-        let found = compare(&old, &new, &gate(1.05)).unwrap();
+        let found = compare(&old, &new, false, Some(1.05)).unwrap();
         assert_eq!(found.cells[3].verdict, CompareVerdict::Noisy);
         assert!(!found.failed());
         // Three times slower is more than noise.
         slow_down(&mut new.cells[3], 3.0);
-        let found = compare(&old, &new, &gate(1.05)).unwrap();
+        let found = compare(&old, &new, false, Some(1.05)).unwrap();
         assert_eq!(found.cells[3].verdict, CompareVerdict::Slower);
         assert!(found.failed());
     }
@@ -400,7 +390,7 @@ mod tests {
             cell.round_means_us = broken;
         }
         report.cells.truncate(5);
-        let found = compare(&report, &report, &gate(1.1)).unwrap();
+        let found = compare(&report, &report, false, Some(1.1)).unwrap();
         assert!(found.cells.iter().all(|cell| cell.verdict == CompareVerdict::Noisy && cell.ratio.is_none()));
         assert!(found.failed() && found.to_string().contains("no cell could be checked"), "{found}");
     }
@@ -410,7 +400,7 @@ mod tests {
         let (old, mut new) = (quiet(), quiet());
         new.machine.gpu = "Other GPU".into();
         new.machine.driver = "Other 1.0".into();
-        let error = compare(&old, &new, &CompareOptions::default()).unwrap_err();
+        let error = compare(&old, &new, false, None).unwrap_err();
         let text = error.to_string();
         assert!(matches!(error, Error::Unsupported(_)));
         for part in
@@ -418,8 +408,7 @@ mod tests {
         {
             assert!(text.contains(part), "{part} is missing in: {text}");
         }
-        let found =
-            compare(&old, &new, &CompareOptions { force: true, ..CompareOptions::default() }).unwrap();
+        let found = compare(&old, &new, true, None).unwrap();
         assert!(found.to_string().contains("by force") && found.cells.len() == old.cells.len());
     }
 
@@ -427,21 +416,14 @@ mod tests {
     fn a_debug_build_or_another_picture_is_refused_and_lesser_things_are_noted() {
         let (old, mut new) = (quiet(), quiet());
         new.machine.build = "debug".into();
-        assert!(
-            compare(&old, &new, &CompareOptions::default())
-                .unwrap_err()
-                .to_string()
-                .contains("build was release")
-        );
+        assert!(compare(&old, &new, false, None).unwrap_err().to_string().contains("build was release"));
         new = quiet();
         new.settings.size = [640, 360];
-        assert!(
-            compare(&old, &new, &CompareOptions::default()).unwrap_err().to_string().contains("is 640x360")
-        );
+        assert!(compare(&old, &new, false, None).unwrap_err().to_string().contains("is 640x360"));
         new = quiet();
         new.machine.cuda = None;
         new.complete = false;
-        let text = compare(&old, &new, &CompareOptions::default()).unwrap().to_string();
+        let text = compare(&old, &new, false, None).unwrap().to_string();
         assert!(text.contains("CUDA was 12.8, is none") && text.contains("new run is INCOMPLETE"), "{text}");
     }
 
@@ -450,7 +432,7 @@ mod tests {
         let (mut old, mut new) = (quiet(), quiet());
         old.cells.retain(|cell| cell.ring != 16);
         new.cells.retain(|cell| cell.ring == 16);
-        let found = compare(&old, &new, &gate(1.1)).unwrap();
+        let found = compare(&old, &new, false, Some(1.1)).unwrap();
         assert!(found.cells.is_empty() && found.failed() && found.to_string().contains("no cell in common"));
     }
 
@@ -459,7 +441,7 @@ mod tests {
         let report = quiet();
         let mut twice = quiet();
         twice.cells.push(twice.cells[0].clone());
-        let text = compare(&twice, &report, &CompareOptions::default()).unwrap_err().to_string();
+        let text = compare(&twice, &report, false, None).unwrap_err().to_string();
         assert!(text.contains("old run has a cell twice: timeline, ring 1"), "{text}");
     }
 
@@ -469,7 +451,7 @@ mod tests {
         new.cells[0].round_means_us = vec![1e-290, 1e290];
         slow_down(&mut new.cells[1], 1e9);
         new.machine.cpu = "x".repeat(500);
-        let text = compare(&old, &new, &gate(1.1)).unwrap().to_string();
+        let text = compare(&old, &new, false, Some(1.1)).unwrap().to_string();
         let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
         assert!(widest <= 160, "{widest}:\n{text}");
     }
@@ -490,9 +472,9 @@ mod tests {
     fn what_moves_whole_runs_is_no_difference_between_the_sides() {
         // The new runs are faster by luck, by 3 %. Each pair of runs alone would find a certain difference.
         let (old, new) = in_turns([1.03, 1.0, 1.02, 0.99]);
-        let pair = compare(&old[0], &new[0], &CompareOptions::default()).unwrap();
+        let pair = compare(&old[0], &new[0], false, None).unwrap();
         assert!(pair.cells.iter().all(|cell| cell.verdict == CompareVerdict::Faster));
-        let found = compare_runs(&old, &new, &CompareOptions::default()).unwrap();
+        let found = compare_runs(&old, &new, false, None).unwrap();
         assert!(found.cells.len() == quiet().cells.len());
         for cell in &found.cells {
             let ratio = cell.ratio.unwrap();
@@ -507,7 +489,7 @@ mod tests {
         // A difference larger than that luck is found, even with a single run on one side.
         let (old, new) = in_turns([1.0, 1.2, 1.002, 1.198]);
         for old in [&old[..], &old[..1]] {
-            let found = compare_runs(old, &new, &gate(1.1)).unwrap();
+            let found = compare_runs(old, &new, false, Some(1.1)).unwrap();
             assert!(found.cells.iter().all(|cell| cell.verdict == CompareVerdict::Slower && cell.failed));
         }
     }
@@ -515,34 +497,26 @@ mod tests {
     #[test]
     fn one_noisy_run_marks_the_cell() {
         let (mut old, new) = in_turns([1.0, 1.05, 1.0, 1.05]);
-        assert_eq!(
-            compare_runs(&old, &new, &CompareOptions::default()).unwrap().cells[2].verdict,
-            CompareVerdict::Slower
-        );
+        assert_eq!(compare_runs(&old, &new, false, None).unwrap().cells[2].verdict, CompareVerdict::Slower);
         old[1].cells[2].noisy = true;
-        assert_eq!(
-            compare_runs(&old, &new, &CompareOptions::default()).unwrap().cells[2].verdict,
-            CompareVerdict::Noisy
-        );
+        assert_eq!(compare_runs(&old, &new, false, None).unwrap().cells[2].verdict, CompareVerdict::Noisy);
     }
 
     #[test]
     fn runs_of_one_side_must_be_alike_too() {
         let (mut old, new) = in_turns([1.0; 4]);
         old[1].machine.gpu = "Other GPU".into();
-        let text = compare_runs(&old, &new, &CompareOptions::default()).unwrap_err().to_string();
+        let text = compare_runs(&old, &new, false, None).unwrap_err().to_string();
         assert!(text.contains("GPU was Other GPU or Toy RTX 9000, is Toy RTX 9000"), "{text}");
         // Each side differs within itself, and both in the same way.
-        let both = compare_runs(&old, &old, &CompareOptions::default()).unwrap_err().to_string();
+        let both = compare_runs(&old, &old, false, None).unwrap_err().to_string();
         assert!(both.contains("is Other GPU or Toy RTX 9000"), "{both}");
-        assert!(
-            compare_runs(&old, &new, &CompareOptions { force: true, ..CompareOptions::default() }).is_ok()
-        );
+        assert!(compare_runs(&old, &new, true, None).is_ok());
 
         let (old, mut new) = in_turns([1.0; 4]);
         new[1].machine.cuda = None;
         new[1].complete = false;
-        let text = compare_runs(&old, &new, &CompareOptions::default()).unwrap().to_string();
+        let text = compare_runs(&old, &new, false, None).unwrap().to_string();
         assert!(text.contains("CUDA was 12.8, is 12.8 or none"), "{text}");
         assert!(text.contains("new run 2 is INCOMPLETE") && !text.contains("run 1 is"), "{text}");
     }
@@ -553,7 +527,7 @@ mod tests {
         old[1].cells.retain(|cell| cell.ring != 16);
         new.iter_mut().for_each(|run| run.cells.retain(|cell| cell.ring != 1));
         new[0].cells.retain(|cell| cell.ring != 8);
-        let found = compare_runs(&old, &new, &CompareOptions::default()).unwrap();
+        let found = compare_runs(&old, &new, false, None).unwrap();
         assert_eq!((found.cells.len(), found.left_out.len()), (72, 72));
         let rings =
             |ring| found.left_out.iter().filter(|name| name.contains(&format!("ring {ring},"))).count();
@@ -573,7 +547,7 @@ mod tests {
             (&old, &[], "no new run"),
             (&[], &new, "no old run"),
         ] {
-            let error = compare_runs(old, new, &CompareOptions::default()).unwrap_err();
+            let error = compare_runs(old, new, false, None).unwrap_err();
             assert!(error.exit_code() == 2 && error.to_string().contains(part), "{error}");
         }
     }

@@ -119,15 +119,9 @@ pub(super) fn skipped(report: &Report) -> Vec<(String, &str)> {
 
 /// Groups cells by grid, the smallest grid first. Within a grid, cells keep their order.
 pub(super) fn by_grid(cells: &[Cell]) -> Vec<([u32; 2], Vec<&Cell>)> {
-    let mut grids: Vec<([u32; 2], Vec<&Cell>)> = Vec::new();
-    for cell in cells {
-        match grids.iter_mut().find(|(grid, _)| *grid == cell.grid) {
-            Some((_, group)) => group.push(cell),
-            None => grids.push((cell.grid, vec![cell])),
-        }
-    }
-    grids.sort_by_key(|&([cols, rows], _)| (u64::from(cols) * u64::from(rows), cols));
-    grids
+    let mut cells: Vec<&Cell> = cells.iter().collect();
+    cells.sort_by_key(|cell| (u64::from(cell.grid[0]) * u64::from(cell.grid[1]), cell.grid));
+    cells.chunk_by(|a, b| a.grid == b.grid).map(|group| (group[0].grid, group.to_vec())).collect()
 }
 
 /// Formats rows as lines, in columns two spaces apart. The first column is aligned left, all others right.

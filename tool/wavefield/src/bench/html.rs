@@ -14,7 +14,7 @@ use wavefield_gpu::{Result, output_file};
 /// Writes the whole page or nothing. If the file name ends with `.svg`, writes only the chart.
 pub fn write_report(path: &Path, report: &Report) -> Result<()> {
     let text = match wavefield_gpu::svg::is_name_of(path) {
-        true => chart::all(report).into_string() + "\n",
+        true => chart::chart(report, &by_grid(&report.cells)).into_string() + "\n",
         false => page(report).into_string(),
     };
     output_file::write(path, |file| file.write_all(text.as_bytes()))

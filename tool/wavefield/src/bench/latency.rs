@@ -103,7 +103,9 @@ pub fn measure_latency(
     let [host_vulkan_us, host_cuda_us, host_stream_us] =
         host_us.map(|mut times| Distribution::of_any(&mut times));
     let of = |way: &dyn Fn(&Trip) -> f64| Distribution::of(&mut trips.iter().map(way).collect::<Vec<_>>());
-    let violation = trips.iter().map(Trip::violation).fold(0.0, f64::max);
+    // How far Vulkan's time is outside CUDA's two times; 0 or less if it is between them.
+    let violation = |trip: &Trip| (trip.out - trip.there).max(trip.there - trip.back);
+    let violation = trips.iter().map(violation).fold(0.0, f64::max);
     let same_clock = violation <= 0.0;
     Ok(Latency {
         schema: LATENCY_SCHEMA.to_owned(),
@@ -128,13 +130,6 @@ struct Trip {
     out: f64,
     there: f64,
     back: f64,
-}
-
-impl Trip {
-    /// Returns how far Vulkan's time is outside CUDA's two times; 0 or less if it is between them.
-    fn violation(&self) -> f64 {
-        (self.out - self.there).max(self.there - self.back)
-    }
 }
 
 fn record(device: &Device, pool: &CommandPool, timestamps: &Timestamps<1>) -> Result<Vec<vk::CommandBuffer>> {

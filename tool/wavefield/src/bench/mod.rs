@@ -24,7 +24,7 @@ mod stats;
 mod strategy;
 mod table;
 
-pub use compare::{CompareOptions, compare};
+pub use compare::compare;
 pub use files::read_json;
 pub use html::write_report;
 pub use latency::measure_latency;

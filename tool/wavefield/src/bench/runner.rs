@@ -137,9 +137,9 @@ fn measure(
         }
         _ => {
             let mut run = Headless::new(session.choice, &config)?;
-            let outcome = frames(session, cell.warmup(session.plan), &mut run, samples);
-            drop(run);
-            outcome?;
+            // The batch of `auto` needs many frames to settle.
+            let least = if cell.strategy == Strategy::Auto { 128 } else { 0 };
+            frames(session, session.plan.warmup_frames.max(least), &mut run, samples)?;
         }
     }
     let round = &samples.frame_us[before..];

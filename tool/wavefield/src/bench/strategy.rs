@@ -136,14 +136,6 @@ impl CellPlan {
         Ring::new(Strategy::slots_alone(self.strategy.name(), self.ring.depth() as u32)).unwrap_or_default()
     }
 
-    /// Returns the number of warm-up frames. [`Strategy::Auto`] needs more, so that its batch settles.
-    pub(super) fn warmup(&self, plan: &Plan) -> u64 {
-        match self.strategy {
-            Strategy::Auto => plan.warmup_frames.max(128),
-            _ => plan.warmup_frames,
-        }
-    }
-
     pub fn config(&self, base: &Config, size: vk::Extent2D) -> Config {
         Config {
             producer: self.strategy.producer(),

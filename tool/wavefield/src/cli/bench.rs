@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use ash::vk;
 use clap::{Args, Subcommand, ValueEnum};
-use wavefield::bench::{self as bench, CompareOptions, Plan, Strategy, Table, record::Report};
+use wavefield::bench::{self as bench, Plan, Strategy, Table, record::Report};
 use wavefield_draw::Samples;
 use wavefield_gpu::report::Failures;
 use wavefield_gpu::vulkan::AdapterInfo;
@@ -132,11 +132,7 @@ pub(super) fn execute(mut args: BenchArgs, stop: &Stop) -> Result<()> {
         return latency(args, stop);
     }
     if let Some(files) = &args.compare {
-        return compare(
-            &files[0],
-            &files[1],
-            &CompareOptions { force: args.force, fail_above: args.fail_above },
-        );
+        return compare(&files[0], &files[1], args.force, args.fail_above);
     }
     // Checked here because clap accepts a missing --compare if --quick conflicts with it.
     if args.force || args.fail_above.is_some() {
@@ -185,10 +181,10 @@ fn show(report: &Report, args: &BenchArgs, failures: &mut Failures) {
     write(failures, &args.report, |path| bench::write_report(path, report));
 }
 
-fn compare(old: &[PathBuf], new: &[PathBuf], options: &CompareOptions) -> Result<()> {
+fn compare(old: &[PathBuf], new: &[PathBuf], force: bool, fail_above: Option<f64>) -> Result<()> {
     let read =
         |files: &[PathBuf]| files.iter().map(|file| bench::read_json(file)).collect::<Result<Vec<_>>>();
-    let comparison = bench::compare(&read(old)?, &read(new)?, options)?;
+    let comparison = bench::compare(&read(old)?, &read(new)?, force, fail_above)?;
     say!("{comparison}");
     match comparison.failed() {
         true => Err(Error::Unsupported(

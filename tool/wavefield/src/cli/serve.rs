@@ -7,7 +7,7 @@ use rustix::fs::FileType;
 use rustix::io::FdFlags;
 use wavefield_gpu::{Error, Result, note, output_file::check_outputs, say};
 use wavefield_run::{Batching, Stop, parse};
-use wavefield_serve::{ServeOptions, end_when_closed, serve_headless, serve_windowed};
+use wavefield_serve::{ServeOptions, default_path, end_when_closed, serve_headless, serve_windowed};
 use wavefield_window::run_windowed;
 #[cfg(feature = "web")]
 use wavefield_window::web::run_remote;
@@ -58,7 +58,7 @@ pub(super) fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Res
         end_when_closed(parent, stop, args.run.config.timeout + Duration::from_secs(10))?;
     }
     let options = ServeOptions {
-        socket: args.socket,
+        socket: args.socket.unwrap_or_else(default_path),
         remove_folder: args.until_closed.is_some(),
         pace: args.pace,
         json: args.json,

@@ -22,6 +22,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use rustix::process::{Resource, Rlimit};
 use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::contents::wave::Grid;
+use wavefield_run::{Config, Parameters};
 use wavefield_serve::listener::Listener;
 use wavefield_serve::protocol::{
     ClientParameters, DeviceName, ErrorCode, FromClient, FromServer, MemoryKind, MemoryPlace, RefusedCode,
@@ -268,7 +269,7 @@ fn a_client_that_does_not_stamp_is_named() {
 fn unsealed(listener: &Listener) {
     let until = Instant::now() + PATIENCE;
     let connection = loop {
-        match listener.accept(Duration::from_millis(100)).unwrap() {
+        match Connection::accept(listener, Duration::from_millis(100)).unwrap() {
             Some(connection) => break connection,
             None => assert!(Instant::now() < until, "no client comes"),
         }
@@ -297,7 +298,11 @@ fn unsealed(listener: &Listener) {
         free: None,
         vulkan: None,
         frame_seconds: 1.0 / 60.0,
-        parameters: ClientParameters::default(),
+        parameters: ClientParameters {
+            field: Parameters::new(&Config::default()),
+            limits: [0.0, 1.0],
+            size: 3.0,
+        },
     }));
     connection.send(&welcome, &[file.as_fd()]).unwrap();
     connection.receive_within(PATIENCE);
@@ -307,7 +312,7 @@ fn unsealed(listener: &Listener) {
 fn a_client_takes_no_memory_that_can_be_cut_short() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let listener = Listener::bind(Some(&path)).unwrap();
+    let listener = Listener::bind(&path, false).unwrap();
     let server = std::thread::spawn(move || unsealed(&listener));
     let arguments = Arguments { socket: Some(path), memory: Memory::Host, frames: 1, ..Arguments::default() };
     let error = example::client::run(&arguments).unwrap_err();

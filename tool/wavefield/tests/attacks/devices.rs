@@ -173,7 +173,7 @@ fn a_queue_that_never_comes_to_rest_is_not_waited_for_without_end() {
         choice.adapter.request_device(&DeviceDesc::default())
     });
     let (device, mut queue) = made.unwrap();
-    queue.set_patience(std::time::Duration::from_millis(300));
+    queue.patience = std::time::Duration::from_millis(300);
     let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
     let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
     // SAFETY: the device is alive, with timeline semaphores enabled.
@@ -197,6 +197,6 @@ fn a_queue_that_never_comes_to_rest_is_not_waited_for_without_end() {
     let info = vk::SemaphoreSignalInfo::default().semaphore(never).value(1);
     // SAFETY: the semaphore is alive and its value grows. The device lives until the process ends.
     unsafe { device.raw().signal_semaphore(&info) }.unwrap();
-    queue.set_patience(std::time::Duration::from_secs(60));
+    queue.patience = std::time::Duration::from_secs(60);
     queue.wait_idle().unwrap();
 }

@@ -105,7 +105,7 @@ impl Figures {
         }
         self.frames.push_back(FrameParts {
             frame: (end - before) * 1e-9,
-            idle: idle(before, asked.min(draw), behind),
+            idle: ((asked.min(draw) - before) * 1e-9 - behind).max(0.0),
             behind,
             kernel: kernel.map(|(begin, end)| (end - begin) * 1e-9),
             draw: (end - draw) * 1e-9,
@@ -167,11 +167,6 @@ impl Figures {
         };
         at(0.5).zip(at(0.99))
     }
-}
-
-/// Returns how many seconds the GPU had no work until it was given more, at `asked`.
-fn idle(before: f64, asked: f64, behind: f64) -> f64 {
-    ((asked - before) * 1e-9 - behind).max(0.0)
 }
 
 pub(super) fn time(seconds: f64) -> String {

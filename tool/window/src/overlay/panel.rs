@@ -204,7 +204,7 @@ fn looks(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
 }
 
 /// Adds a row. An `obstacle` disables the row, and is shown as its tooltip.
-fn row<R>(ui: &mut Ui, name: &str, obstacle: Option<String>, content: impl FnOnce(&mut Ui) -> R) -> R {
+fn row(ui: &mut Ui, name: &str, obstacle: Option<String>, content: impl FnOnce(&mut Ui)) {
     let meaning = MEANINGS.iter().find(|(one, _)| *one == name);
     let meaning =
         meaning.map_or("A parameter of the kernel: its source says what it does.", |(_, meaning)| meaning);
@@ -215,7 +215,6 @@ fn row<R>(ui: &mut Ui, name: &str, obstacle: Option<String>, content: impl FnOnc
     let shown = ui.add_enabled_ui(obstacle.is_none(), |ui| ui.horizontal(content));
     shown.response.on_disabled_hover_text(obstacle.unwrap_or_default());
     ui.end_row();
-    shown.inner.inner
 }
 
 /// Shows a slider. Returns a value only on release, because each change waits for both APIs.
@@ -258,7 +257,7 @@ fn list<T: Clone + PartialEq>(
             }
         }
     };
-    row(ui, name, obstacle, |ui| list.show_ui(ui, entries));
+    row(ui, name, obstacle, |ui| drop(list.show_ui(ui, entries)));
     let is_other = wanted != *chosen;
     *chosen = wanted;
     is_other

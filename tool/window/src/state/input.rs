@@ -7,12 +7,7 @@ use wavefield_handoff::contents::array::DrawnArray;
 impl<S: Screen> WindowState<S> {
     /// Returns whether the user wants to leave.
     pub(crate) fn on_inputs(&mut self, inputs: Vec<Input>) -> Result<bool> {
-        for input in inputs {
-            if self.on_input(input)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        inputs.into_iter().try_fold(false, |leaves, input| Ok(leaves || self.on_input(input)?))
     }
 
     fn on_input(&mut self, input: Input) -> Result<bool> {

@@ -25,25 +25,21 @@ use wavefield_run::{
     Parameters, RunSummary, Stop, Traced, announce, record,
 };
 
-/// Refuses a size that does not fit in X11's 16 bits, for which winit would panic.
-fn check_size(size: vk::Extent2D) -> Result<()> {
-    let limit = u32::from(u16::MAX);
-    match size.width.max(size.height) > limit {
-        true => Err(Error::Unsupported(format!(
-            "a window of {}x{} is too large: neither side may exceed {limit}",
-            size.width, size.height
-        ))),
-        false => Ok(()),
-    }
-}
-
 impl WindowState<Desktop> {
     pub(crate) fn window(
         event_loop: &ActiveEventLoop,
         config: &Config,
         hook: Option<FrameHookDesc<'_>>,
+        stop: &Stop,
+        traced: Option<&Traced>,
     ) -> Result<Self> {
-        check_size(config.size)?;
+        let (vk::Extent2D { width, height }, limit) = (config.size, u32::from(u16::MAX));
+        if width.max(height) > limit {
+            // winit would panic, because X11 has 16 bits for each side.
+            return Err(Error::Unsupported(format!(
+                "a window of {width}x{height} is too large: neither side may exceed {limit}"
+            )));
+        }
         let cuda = DriverThread::begin();
         let display = event_loop.display_handle().map_err(|error| Error::Window {
             what: "asking the display for its handle",
@@ -52,7 +48,7 @@ impl WindowState<Desktop> {
         let instance = Instance::new(config.validation, Some(display.as_raw()))?;
         let attributes = Window::default_attributes()
             .with_title("wavefield")
-            .with_inner_size(PhysicalSize::new(config.size.width, config.size.height));
+            .with_inner_size(PhysicalSize::new(width, height));
         let window = event_loop
             .create_window(attributes)
             .map_err(|error| Error::Window { what: "opening a window", reason: error.to_string() })?;
@@ -60,7 +56,7 @@ impl WindowState<Desktop> {
         let surface = WindowSurface::new(&instance, window.clone())?;
         let choice = DeviceTable::query(&instance, Some(&surface), cuda)?
             .choose(config.device.as_deref(), config.producer)?;
-        Self::open(choice, true, config, hook, |device, egui| {
+        Self::open(choice, true, config, hook, stop, traced, |device, egui| {
             let mut swapchain = Swapchain::new(device, &surface, config.present)?;
             if config.record.is_some() {
                 swapchain.make_readable()?;
@@ -79,6 +75,8 @@ impl<S: Screen> WindowState<S> {
         presents: bool,
         config: &Config,
         hook: Option<FrameHookDesc<'_>>,
+        stop: &Stop,
+        traced: Option<&Traced>,
         screen: impl FnOnce(&Device, egui::Context) -> Result<(S, PresentMode, f32)>,
     ) -> Result<Self> {
         let config = &config.suited_to(choice.adapter.info().kind, true);
@@ -97,7 +95,7 @@ impl<S: Screen> WindowState<S> {
         let overlay = Overlay::new(egui, scale, engine.queue(), screen.format(), config.overlay)?;
         let film = record::film(&device, config, screen.format(), false)?;
         let now = Instant::now();
-        Ok(Self {
+        let mut state = Self {
             run: Running {
                 hook: hook.map(|hook| (hook.make)(choice.clone())).transpose()?,
                 engine,
@@ -120,13 +118,10 @@ impl<S: Screen> WindowState<S> {
                 seen: None,
             },
             title: Title::new(),
-        })
-    }
-
-    /// Call this once, before the first frame.
-    pub(crate) fn begin(&mut self, stop: &Stop, traced: Option<&Traced>) -> Result<()> {
-        self.run.engine.set_stop(stop);
-        traced.map_or(Ok(()), |traced| traced.follow(&mut self.run.engine))
+        };
+        state.run.engine.set_stop(stop);
+        traced.map_or(Ok(()), |traced| traced.follow(&mut state.run.engine))?;
+        Ok(state)
     }
 
     /// Ends the run, even after a failure.
@@ -141,7 +136,10 @@ impl<S: Screen> WindowState<S> {
         let times = std::mem::take(&mut self.pace.times);
         let summary = self.run.engine.summary(times, self.pace.skipped, &mut failures);
         let summary = RunSummary { recorded, parts: self.overlay.parts(), ..summary };
-        self.run.close(&mut failures);
+        if let Some(hook) = &mut self.run.hook {
+            let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
+            failures.catch(hook.close(&self.run.engine, &reason));
+        }
         let log = self.run.engine.device().instance().validation_log().clone();
         // The hook owns a client's memory, so it may be dropped only while the GPU is at rest.
         match self.run.engine.work.quiesce() {

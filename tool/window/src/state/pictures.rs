@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use ash::vk;
 
-use super::WindowState;
+use super::{Running, WindowState};
 use crate::overlay::shown;
 use crate::screen::Screen;
 use wavefield_draw::OffscreenTarget;
@@ -23,7 +23,7 @@ pub(super) struct Pictures {
 }
 
 /// Draws the picture again, and waits until the GPU has finished it.
-pub(super) fn draw_again<'a>(
+fn draw_again<'a>(
     snapshot: &'a mut Option<OffscreenTarget>,
     engine: &mut Engine,
     (extent, format): (vk::Extent2D, vk::Format),
@@ -47,7 +47,7 @@ pub(super) fn draw_again<'a>(
 }
 
 /// Returns a snapshot's pixels: sRGB RGBA, four bytes per pixel.
-pub(super) fn pixels(engine: &mut Engine, image: &Image) -> Result<Vec<u8>> {
+fn pixels(engine: &mut Engine, image: &Image) -> Result<Vec<u8>> {
     let mut pixels = read_image(engine.queue(), image)?;
     if matches!(image.format(), vk::Format::B8G8R8A8_SRGB | vk::Format::B8G8R8A8_UNORM) {
         pixels.chunks_exact_mut(4).for_each(|pixel| pixel.swap(0, 2));
@@ -130,8 +130,23 @@ impl<S: Screen> WindowState<S> {
         self.announce(saved.map(|()| format!("saved {}, without the panel", path.display())))
     }
 
+    /// Sends a client the picture that it has requested, if any.
     pub(super) fn hand_out_picture(&mut self) -> Result<()> {
+        let Running { engine, hook: Some(hook), .. } = &mut self.run else { return Ok(()) };
+        if !hook.wants_picture() {
+            return Ok(());
+        }
         let like = (self.screen.extent(), self.screen.format());
-        self.run.hand_out_picture(&mut self.pictures.snapshot, like, self.pace.clock.moment)
+        match draw_again(&mut self.pictures.snapshot, engine, like, self.pace.clock.moment) {
+            Ok(image) => {
+                hook.drawn();
+                hook.send_picture(like.0, pixels(engine, image));
+            }
+            // The next frame tries again.
+            Err(error) if engine.work.has_failed() => self.run.mend(error)?,
+            // No memory for the image, for example. Only the client needs to know.
+            Err(error) => hook.send_picture(like.0, Err(error)),
+        }
+        Ok(())
     }
 }

@@ -9,7 +9,7 @@ use crate::keys::Action;
 use crate::screen::{Screen, ScreenPicture};
 use crate::state::WindowState;
 use wavefield_draw::{OffscreenTarget, Picture};
-use wavefield_gpu::vulkan::{Device, Flight, PresentMode, Queue};
+use wavefield_gpu::vulkan::{Flight, PresentMode, Queue};
 use wavefield_gpu::{Result, report::Failures};
 use wavefield_run::watch::recording::Copies;
 use wavefield_run::{Config, DeviceTable, Ended, Engine, FrameHookDesc, Stop, Traced, check_picture};
@@ -29,48 +29,41 @@ struct Offscreen {
     /// Whether clients are served. They wait for draws, even if there is no viewer.
     serves: bool,
     failed: bool,
-    device: Device,
     web: Web,
 }
 
 /// Like [`crate::run_windowed`], but without a display: the pages show the pictures.
 pub fn run_remote(web: Web, config: &Config, stop: &Stop, hook: Option<FrameHookDesc<'_>>) -> Result<Ended> {
     let traced = Traced::begin(config)?;
-    let mut state = WindowState::remote(web, config, hook)?;
-    state.begin(stop, traced.as_ref())?;
+    let choice =
+        DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
+    // Without a display, the newest picture is always sent, so both modes are the same.
+    let mode = match config.present {
+        PresentMode::Mailbox => PresentMode::Immediate,
+        mode => mode,
+    };
+    let serves = hook.is_some();
+    let mut state = WindowState::open(choice, false, config, hook, stop, traced.as_ref(), |device, _| {
+        check_picture(config.size, device)?;
+        let offscreen = Offscreen {
+            target: None,
+            extent: config.size,
+            fitting: config.size,
+            copies: Copies::new(device),
+            mode,
+            due: Instant::now(),
+            serves,
+            failed: false,
+            web,
+        };
+        Ok((offscreen, mode, 1.0))
+    })?;
     let mut failures = Failures::default();
     while !state.is_done(stop) && failures.catch(state.turn()).unwrap_or(false) {}
     Ok(state.end(traced, failures))
 }
 
 impl WindowState<Offscreen> {
-    fn remote(web: Web, config: &Config, hook: Option<FrameHookDesc<'_>>) -> Result<Self> {
-        let choice =
-            DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
-        // Without a display, the newest picture is always sent, so both modes are the same.
-        let mode = match config.present {
-            PresentMode::Mailbox => PresentMode::Immediate,
-            mode => mode,
-        };
-        let serves = hook.is_some();
-        Self::open(choice, false, config, hook, |device, _| {
-            check_picture(config.size, device)?;
-            let offscreen = Offscreen {
-                target: None,
-                extent: config.size,
-                fitting: config.size,
-                copies: Copies::new(device),
-                mode,
-                due: Instant::now(),
-                serves,
-                failed: false,
-                device: device.clone(),
-                web,
-            };
-            Ok((offscreen, mode, 1.0))
-        })
-    }
-
     /// Returns false once a viewer wants to leave.
     fn turn(&mut self) -> Result<bool> {
         let inputs = self.screen.web.inputs();
@@ -145,7 +138,7 @@ impl Screen for Offscreen {
             // Drop the old target first, so that two never exist at once.
             self.target = None;
             engine.drawer.resize(extent)?;
-            self.target = Some(OffscreenTarget::new(&self.device, extent, OffscreenTarget::FORMAT)?);
+            self.target = Some(OffscreenTarget::new(engine.device(), extent, OffscreenTarget::FORMAT)?);
             Ok(())
         };
         if let Err(error) = make(self.extent) {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
+use tungstenite::Message as Packet;
 
 use super::picture::ShownPicture;
 use super::request::{Gate, RequestOutcome};
@@ -112,7 +113,7 @@ impl Server {
         }
         self.send_all(&json!({ "ended": true }));
         // Let the pages close first: a page that sends to a closed connection loses what it has not read.
-        self.viewers.retain_mut(|viewer| viewer.close().is_ok());
+        self.viewers.retain_mut(|viewer| viewer.send(Packet::Close(None)).is_ok());
         let until = Instant::now() + FAREWELL;
         while !self.viewers.is_empty() && Instant::now() < until {
             std::thread::sleep(PAUSE / 10);

@@ -233,10 +233,6 @@ impl Viewer {
         self.note(flushed)
     }
 
-    pub(crate) fn close(&mut self) -> Result<(), Left> {
-        self.send(Packet::Close(None))
-    }
-
     /// Returns a release for each button that is held on the page.
     pub(crate) fn releases(&self) -> impl Iterator<Item = ViewerInput> {
         let held = message::BUTTONS.into_iter().zip(self.down).filter(|(_, down)| *down);
@@ -250,7 +246,7 @@ impl Viewer {
         self.send(Packet::text(news.to_string()))
     }
 
-    fn send(&mut self, packet: Packet) -> Result<(), Left> {
+    pub(crate) fn send(&mut self, packet: Packet) -> Result<(), Left> {
         let written = self.socket.write(packet);
         self.note(written)
     }
