@@ -12,7 +12,6 @@ use wavefield_handoff::Handoff;
 use wavefield_handoff::contents::wave::Grid;
 use wavefield_run::watch::verify::Footprint;
 use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind, Scene};
-use wavefield_test_support::stand_in::{self, StandIn};
 
 thread_local! {
     /// The allocations of this thread. Other tests run in parallel, and drivers have their own threads.
@@ -122,8 +121,10 @@ fn a_frame_by_cuda_allocates_nothing() {
 }
 
 /// Frames allocate as much on the stand-in, so a machine without a GPU also sees a new allocation.
+#[cfg(target_os = "linux")]
 #[test]
 fn a_frame_by_cuda_allocates_nothing_on_the_stand_in() {
+    use wavefield_test_support::stand_in::{self, StandIn};
     let Some(stand_in) = StandIn::new() else { return };
     let mut test = common::test_process(module_path!(), "a_frame_by_cuda_allocates_nothing");
     test.env("WAVEFIELD_REQUIRE_GPU", "1");
