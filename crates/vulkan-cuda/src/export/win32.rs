@@ -148,7 +148,8 @@ mod tests {
 
     #[test]
     fn exported_objects_are_their_owners() {
-        let Attributes { memory, semaphore, _security } = Attributes::new().unwrap();
+        let made = Attributes::new().unwrap();
+        let (memory, semaphore) = (&made.memory, &made.semaphore);
         // SAFETY: what `new` made, which is alive.
         let attributes = unsafe { &*memory.p_attributes.cast::<SECURITY_ATTRIBUTES>() };
         assert_eq!(attributes.nLength as usize, size_of::<SECURITY_ATTRIBUTES>());
