@@ -6,7 +6,7 @@
 //! - `engine`: draws one frame after another
 //! - [`watch`]: checks every vertex, records times and pictures
 //! - `headless`: the loop without a window
-//! - `record`, `trace_file`, `picture_file`, `summary`, `verification`: the results of a run
+//! - `trace_file`, `picture_file`, `summary`, `verification`: the results of a run
 //! - `frame_hook`: lets `serve` work on the engine between two frames
 //! - `child_process`: tries kernels and imports that might end a process in a child process first
 
@@ -20,7 +20,6 @@ mod frame_hook;
 mod headless;
 pub mod parse;
 mod picture_file;
-pub mod record;
 mod scene;
 mod select;
 mod startup;
