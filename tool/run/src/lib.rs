@@ -35,7 +35,7 @@ pub use config::{Config, DIAGNOSIS, HOW, OUTPUT, RISK, WHAT};
 #[cfg(target_os = "linux")]
 pub use engine::ParkedProducer;
 pub use engine::{
-    AfterDraw, Batching, Drawer, Engine, FoundElement, FrameTiming, FromTo, Moment, Observers, SlotNow, Work,
+    AfterDraw, Batching, Drawer, Engine, FoundElement, FrameTiming, Moment, Observers, SlotNow, Work,
 };
 pub use frame_hook::{FrameHook, FrameHookDesc, Parameters};
 pub use headless::{Headless, STEP, announce, check_picture, run_headless};

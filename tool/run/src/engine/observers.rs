@@ -106,7 +106,7 @@ impl Observers {
     pub(crate) fn start_trace(&mut self, work: &mut Work, most: usize) -> Result<()> {
         self.settle(work)?;
         let (timeline, depth) = (work.producer.get().cuda_timeline(), work.pacer.depth());
-        self.recorder = Some(Recorder::new(&mut work.queue, timeline, depth, most)?);
+        self.recorder = Some(Recorder::new(&mut work.queue, timeline, depth, most, false)?);
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl Observers {
     pub fn watch(&mut self, work: &mut Work, frames: usize) -> Result<()> {
         self.settle(work)?;
         let (timeline, depth) = (work.producer.get().cuda_timeline(), work.pacer.depth());
-        self.watched = Some(Recorder::live(&mut work.queue, timeline, depth, frames)?);
+        self.watched = Some(Recorder::new(&mut work.queue, timeline, depth, frames, true)?);
         Ok(())
     }
 
