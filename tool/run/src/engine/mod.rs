@@ -156,7 +156,7 @@ impl Engine {
             time: moment.time,
             step: moment.step,
             parameters: work.producer.parameters,
-            reads: reads(drawer.scene, observers.read_by_compute()),
+            reads: reads(drawer.scene, observers.check.is_some() || observers.probe.is_some()),
         };
         let produced =
             trace_span!("produce", frame = frame.index).in_scope(|| work.producer.produce(&frame))?;

@@ -29,10 +29,6 @@ pub struct Observers {
 }
 
 impl Observers {
-    pub(super) fn read_by_compute(&self) -> bool {
-        self.check.is_some() || self.probe.is_some()
-    }
-
     pub(super) fn each(&self) -> impl Iterator<Item = &dyn Observer> {
         let check = self.check.as_ref().map(|check| check as &dyn Observer);
         let recorders = [&self.recorder, &self.watched].into_iter().flatten();
