@@ -10,7 +10,7 @@ use super::protocol::{FromServer, Render};
 use wavefield_draw::{FieldView, Wanted};
 use wavefield_gpu::Result;
 use wavefield_handoff::producer::Source;
-use wavefield_run::{Engine, FromTo};
+use wavefield_run::Engine;
 
 /// Answers the `render` requests whose frames are drawn, in order. `draws`: the client's ring is in use.
 pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bool) -> Result<()> {
@@ -86,11 +86,11 @@ fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::R
     }
     let size = ash::vk::Extent2D { width: render.width, height: render.height };
     let wanted = Wanted { views: &views, size, places: &places };
-    let from_to = FromTo { source: (Source::Vertices(slot), owner), into: (into, owner) };
+    let source = (Source::Vertices(slot), owner);
     // SAFETY: the slot is on show, and so holds the client's array, which the engine draws now. The session
     // has checked that the pictures fit. `free` is signalled, and memory is freed, only after `Work::drain`
     // or a later submission. What the client does with its memory meanwhile spoils only its own pictures.
-    unsafe { engine.render_views(&wanted, from_to, signal) }.map_err(words)?;
+    unsafe { engine.render_views(&wanted, source, (into, owner), signal) }.map_err(words)?;
     if signal.is_none() {
         engine.work.drain().map_err(words)?;
         client.shared.borrow().memory.copy_pictures(render, &places).map_err(words)?;

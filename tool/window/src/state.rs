@@ -23,7 +23,7 @@ use super::title::{self, Title};
 use wavefield_draw::FieldView;
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::Flight;
-use wavefield_run::{AfterDraw, FrameTimes, Parameters, Stop, record};
+use wavefield_run::{AfterDraw, FrameTimes, Parameters, Stop};
 
 /// How often to retry while there is no image to draw on. Nothing else paces the loop then.
 const IDLE: Duration = Duration::from_millis(50);
@@ -148,7 +148,8 @@ impl<S: Screen> WindowState<S> {
     fn draw(&mut self, flight: &Flight, canvas: &ScreenPicture) -> Result<()> {
         let Self { run, overlay, pictures, screen, pace, .. } = self;
         let (picture, frame) = (&canvas.picture, run.engine.next_frame());
-        let wants = record::wants(&mut pictures.film, flight, pictures.began.elapsed());
+        let now = pictures.began.elapsed();
+        let wants = pictures.film.as_mut().is_some_and(|film| film.wants(flight.index, now));
         let mut film = pictures.film.as_mut().filter(|_| wants);
         let (has_overlay, is_sent) = (overlay.is_shown(), screen.wants());
         let has_more = film.is_some() || has_overlay || is_sent;
@@ -159,7 +160,7 @@ impl<S: Screen> WindowState<S> {
                 unsafe { overlay.record(commands, flight.index, picture) }?;
             }
             if let Some(film) = &mut film {
-                // SAFETY: as above; `make_readable` allows copies; `record::wants` called `Film::done`.
+                // SAFETY: as above; `make_readable` allows copies; `Film::wants` ran for the flight.
                 unsafe { film.record(commands, flight.index, picture) };
             }
             if is_sent {

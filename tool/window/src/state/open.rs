@@ -20,9 +20,10 @@ use crate::screen::Screen;
 use crate::title::Title;
 use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, PresentMode, Swapchain, WindowSurface};
 use wavefield_gpu::{Error, Result, report::Failures, stuck_gpu};
+use wavefield_run::watch::recording::Film;
 use wavefield_run::{
     Choice, Config, ContextThread, DeviceTable, DriverThread, Ended, Engine, FrameHookDesc, FrameTimes,
-    Parameters, RunSummary, Stop, Traced, announce, record,
+    Parameters, RunSummary, Stop, Traced, announce,
 };
 
 impl WindowState<Desktop> {
@@ -93,7 +94,7 @@ impl<S: Screen> WindowState<S> {
         let flights = hook.as_ref().map_or(1, |hook| hook.flights);
         let mut engine = Engine::new(queue, context, &choice, config, screen.format(), flights)?;
         let overlay = Overlay::new(egui, scale, engine.queue(), screen.format(), config.overlay)?;
-        let film = record::film(&device, config, screen.format(), false)?;
+        let film = Film::start(&device, config, screen.format(), false)?;
         let now = Instant::now();
         let mut state = Self {
             run: Running {

@@ -12,7 +12,7 @@ use wavefield_draw::OffscreenTarget;
 use wavefield_gpu::vulkan::{Image, read_image};
 use wavefield_gpu::{Error, Result, report::Failures};
 use wavefield_run::watch::recording::{Film, Recorded};
-use wavefield_run::{AfterDraw, Config, Engine, Moment, STEP, picture_texts, record, write_png};
+use wavefield_run::{AfterDraw, Config, Engine, Moment, STEP, picture_texts, write_png};
 
 pub(super) struct Pictures {
     /// The target of the last picture that was drawn again.
@@ -83,7 +83,7 @@ impl<S: Screen> WindowState<S> {
         let begun = self
             .screen
             .make_readable()
-            .and_then(|()| record::film(self.run.engine.device(), &config, self.screen.format(), false));
+            .and_then(|()| Film::start(self.run.engine.device(), &config, self.screen.format(), false));
         let begun = begun.map(|film| {
             self.pictures.film = film;
             self.overlay.boxes.records = true;
@@ -104,9 +104,9 @@ impl<S: Screen> WindowState<S> {
     }
 
     pub(super) fn end_film(&mut self, failures: &mut Failures) -> Option<Recorded> {
-        self.pictures.film.as_ref()?;
+        let film = self.pictures.film.as_mut()?;
         let at_rest = failures.first().is_none() && failures.catch(self.run.engine.work.finish()).is_some();
-        record::end(&mut self.pictures.film, at_rest, failures)
+        failures.catch(film.end(at_rest))
     }
 
     pub(super) fn save_picture(&mut self) -> Result<()> {
