@@ -100,8 +100,7 @@ fn a_frame_by_the_compute_shader_allocates_nothing() {
     }
 }
 
-#[test]
-fn a_frame_by_cuda_allocates_nothing() {
+fn frames_by_cuda_allocate_nothing(verify: bool) {
     if !common::has_gpu() {
         return;
     }
@@ -111,13 +110,21 @@ fn a_frame_by_cuda_allocates_nothing() {
     for (scene, handoff) in all.filter(|&(_, handoff)| handoff != Handoff::HostCopy) {
         let fixed = [(1, 1), (3, 1), (8, 8)].map(|(ring, batch)| (Ring::new(ring), Batching::Fixed(batch)));
         for ring in fixed.into_iter().chain([AUTO]) {
-            for verify in [false, true] {
-                let count = allocations(scene, ProducerKind::Cuda, handoff, ring, verify);
-                let handoff = handoff.name();
-                assert_eq!(count, 0, "{scene:?}, {handoff}, {ring:?}, checked: {verify}");
-            }
+            let count = allocations(scene, ProducerKind::Cuda, handoff, ring, verify);
+            let handoff = handoff.name();
+            assert_eq!(count, 0, "{scene:?}, {handoff}, {ring:?}, checked: {verify}");
         }
     }
+}
+
+#[test]
+fn a_frame_by_cuda_allocates_nothing() {
+    frames_by_cuda_allocate_nothing(false);
+}
+
+#[test]
+fn a_checked_frame_by_cuda_allocates_nothing() {
+    frames_by_cuda_allocate_nothing(true);
 }
 
 /// Frames allocate as much on the stand-in, so a machine without a GPU also sees a new allocation.
