@@ -36,7 +36,7 @@ impl WindowState<Desktop> {
     ) -> Result<Self> {
         let (vk::Extent2D { width, height }, limit) = (config.size, u32::from(u16::MAX));
         if width.max(height) > limit {
-            // winit would panic, because X11 has 16 bits for each side.
+            // winit would panic: X11 has 16 bits for each side.
             return Err(Error::Unsupported(format!(
                 "a window of {width}x{height} is too large: neither side may exceed {limit}"
             )));
@@ -69,8 +69,9 @@ impl WindowState<Desktop> {
 }
 
 impl<S: Screen> WindowState<S> {
-    /// `presents`: whether Vulkan presents the screen's pictures. `screen` creates the screen, and returns it
-    /// with its present mode and its pixels per point.
+    /// Begins a run: creates the device, the screen, the engine and the overlay. `presents`: whether Vulkan
+    /// presents the screen's pictures. `screen` creates the screen, and returns it with its present mode and
+    /// its pixels per point.
     pub(crate) fn open(
         choice: Choice,
         presents: bool,
@@ -142,7 +143,7 @@ impl<S: Screen> WindowState<S> {
             failures.catch(hook.close(&self.run.engine, &reason));
         }
         let log = self.run.engine.device().instance().validation_log().clone();
-        // The hook owns a client's memory, so it may be dropped only while the GPU is at rest.
+        // The hook owns a client's memory, so drop it only when the GPU is idle, and leak it otherwise.
         match self.run.engine.work.quiesce() {
             true => drop(self),
             false => stuck_gpu::leak(self),

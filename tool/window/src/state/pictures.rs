@@ -61,7 +61,8 @@ fn unused(ending: &str) -> PathBuf {
 }
 
 impl<S: Screen> WindowState<S> {
-    /// Waits for the frames in flight and completes their part of the film, before a frame that is not in it.
+    /// Waits for the frames in flight and adds them to the film. Call this before drawing a frame that is not
+    /// part of the film.
     fn settle_film(&mut self) -> Result<()> {
         if let Some(film) = &mut self.pictures.film {
             self.run.drain()?;
@@ -144,7 +145,7 @@ impl<S: Screen> WindowState<S> {
             }
             // The next frame tries again.
             Err(error) if engine.work.has_failed() => self.run.mend(error)?,
-            // No memory for the image, for example. Only the client needs to know.
+            // There may be no memory for the image, for example. Only the client needs to know.
             Err(error) => hook.send_picture(like.0, Err(error)),
         }
         Ok(())
