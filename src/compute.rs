@@ -54,7 +54,7 @@ impl Compute {
     }
 
     /// # Safety
-    /// `commands` is being recorded, outside a render pass.
+    /// `commands` must be recording, outside a render pass.
     pub unsafe fn record(&mut self, commands: vk::CommandBuffer, time: f64) {
         let constants = Constants { grid: self.grid, turn: (time / LOOP).rem_euclid(1.0) as f32 };
         let groups = (self.grid[0] * self.grid[1]).div_ceil(THREADS);
@@ -67,7 +67,7 @@ impl Compute {
         let [before, after] =
             [&before, &after].map(|barrier| vk::DependencyInfo::default().memory_barriers(barrier));
         let (device, point) = (&self.gpu.device, vk::PipelineBindPoint::COMPUTE);
-        // SAFETY: the caller's promise; everything named is alive and of this device.
+        // SAFETY: the caller's promise; everything named is alive and belongs to this device.
         unsafe {
             device.cmd_pipeline_barrier2(commands, &before);
             device.cmd_bind_pipeline(commands, point, self.pipeline.raw);

@@ -40,7 +40,7 @@ impl Bar {
     /// Draws each part as a cleared rectangle, which needs no pipeline.
     ///
     /// # Safety
-    /// `commands` is in a render pass with one colour attachment of this size.
+    /// `commands` must be in a render pass with one colour attachment of this size.
     unsafe fn record(&self, gpu: &Gpu, commands: vk::CommandBuffer, extent: vk::Extent2D) {
         // In linear light: orange, blue, grey.
         const COLORS: [[f32; 4]; 3] =
@@ -69,7 +69,7 @@ impl Bar {
     }
 }
 
-/// A camera that looks at the middle of the field, which is 2 wide. Angles are in radians.
+/// A camera that looks at `TARGET`. The field is 2 wide. Angles are in radians.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Camera {
     /// The angle around the vertical axis.
@@ -104,7 +104,7 @@ impl Camera {
         TARGET + self.distance * Vec3::new(sin_a * cos_e, sin_e, cos_a * cos_e)
     }
 
-    /// Maps to Vulkan's clip space. Depth is reversed for even precision: 1 at the near plane, 0 at infinity.
+    /// Returns the matrix to Vulkan's clip space. Reversed depth has even precision: 1 near, 0 at infinity.
     fn view_projection(&self, extent: vk::Extent2D) -> Mat4 {
         let aspect = extent.width as f32 / extent.height as f32;
         // In a narrow picture, widen the view so that the field fits.
@@ -155,7 +155,7 @@ struct Attachments {
 }
 
 impl Draw {
-    /// Prepares to draw this grid on targets of this format. Lowers `samples` to what the device has.
+    /// Prepares to draw this grid on targets of this format. Lowers `samples` if the device has fewer.
     pub fn new(gpu: &Arc<Gpu>, grid: [u32; 2], format: vk::Format, samples: u32) -> Result<Self> {
         let stages = vk::ShaderStageFlags::VERTEX | vk::ShaderStageFlags::FRAGMENT;
         let layout = Layout::new(gpu, stages, size_of::<Constants>())?;
@@ -170,7 +170,7 @@ impl Draw {
             found.optimal_tiling_features.contains(vk::FormatFeatureFlags::DEPTH_STENCIL_ATTACHMENT);
         let depth_format = if is_drawable { small } else { vk::Format::D32_SFLOAT };
         let samples = possible_samples(gpu, samples);
-        // Depth is reversed: greater is nearer, and 0 is the farthest.
+        // Depth is reversed, so the comparisons below show the greater depth, which is nearer.
         let formats = (format, depth_format, samples);
         let vertex = include_bytes!(concat!(env!("OUT_DIR"), "/surface.vertex_main.spv"));
         let fragment = include_bytes!(concat!(env!("OUT_DIR"), "/surface.fragment_main.spv"));
@@ -198,7 +198,7 @@ impl Draw {
     /// Makes the attachments for targets of this size.
     ///
     /// # Safety
-    /// No frame is in flight.
+    /// No frame may be in flight.
     pub unsafe fn fit(&mut self, extent: vk::Extent2D) -> Result<()> {
         (self.extent, self.attachments) = (extent, None);
         // The contents never outlive the frame, so a tiling GPU need not store them.
@@ -216,8 +216,8 @@ impl Draw {
     }
 
     /// # Safety
-    /// `commands` is being recorded, outside a render pass. `vertices` has the grid's vertices, visible to
-    /// the shaders. [`Draw::fit`] was called for this size.
+    /// `commands` must be recording, outside a render pass. `vertices` must have the grid's vertices, visible
+    /// to the shaders. [`Draw::fit`] must have been called for the target's size.
     pub unsafe fn record(
         &self,
         commands: vk::CommandBuffer,
@@ -236,7 +236,7 @@ impl Draw {
             unused: 0,
         };
         let device = &self.gpu.device;
-        // SAFETY: the caller's promise; everything named is alive and of this device.
+        // SAFETY: the caller's promise; everything named is alive and belongs to this device.
         unsafe {
             self.begin(commands, target, color.as_ref(), depth);
             let graphics = vk::PipelineBindPoint::GRAPHICS;
@@ -274,7 +274,7 @@ impl Draw {
         let deep = (vk::ImageLayout::UNDEFINED, vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL);
         let aspect = vk::ImageAspectFlags::COLOR;
         // Frames share the images, so each frame waits for the previous one. The acquire semaphore's wait is
-        // at this stage too. A picture may have just been copied.
+        // at `COLOR_ATTACHMENT_OUTPUT`, too. `ALL_TRANSFER` is for a picture that was just copied.
         let target_before = (COLOR.0 | vk::PipelineStageFlags2::ALL_TRANSFER, COLOR.1);
         let depth_after = (DEPTH.0, DEPTH.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ);
         let mut barriers = vec![

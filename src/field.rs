@@ -36,7 +36,8 @@ pub type Vertex = [f32; 4];
 pub const PARAMETERS: [f32; 2] = [1.0, 1.0];
 
 impl Field {
-    /// `slots` is how many frames CUDA may be ahead of Vulkan. `device` must be the same GPU as `gpu`.
+    /// Loads the kernel, and creates a ring with `slots` slots: CUDA may be so many frames ahead of Vulkan.
+    /// `device` must be the same GPU as `gpu`.
     pub fn new(gpu: &Arc<Gpu>, device: &CudaInfo, grid: [u32; 2], slots: usize) -> Result<Self> {
         let failed = |call| failed(call, &device.name);
         // cudarc uses the driver library that `vulkan-cuda` has loaded.
@@ -49,9 +50,10 @@ impl Field {
         // ANCHOR: pair
         let (instance, raw) = (gpu.instance.raw.clone(), gpu.device.clone());
         let owner: Arc<dyn Any + Send + Sync> = gpu.clone(); // keeps the device alive
-        // SAFETY: the three belong together, and live as long as `owner`. The device has timelineSemaphore.
+        // SAFETY: the three handles belong together, and live as long as `owner`, which also has the feature
+        // timelineSemaphore.
         let vk = unsafe { Vk::from_raw(instance, gpu.physical, raw, owner) }?;
-        // Fails if the two are not the same GPU.
+        // This fails if the two devices are not the same GPU.
         let pair = Pair::new(vk, Cuda::from_cudarc(&context)?)?;
         // ANCHOR_END: pair
 
@@ -83,7 +85,7 @@ impl Field {
         Ok(Self { ring, ..self })
     }
 
-    /// Blocks the CPU until CUDA is done, for `--cpu-sync`. Polls, because no other wait is faster.
+    /// Blocks the CPU until CUDA is done, for `--cpu-sync`. Polls, because that is the fastest wait.
     pub fn wait_for_cuda(&self) -> Result<()> {
         let failed = |call| failed(call, &self.pair.cuda().info().name);
         let event = self.stream.record_event(None).map_err(failed("cuEventRecord"))?;
@@ -97,7 +99,7 @@ impl Field {
         Ok(())
     }
 
-    /// Measures the kernel alone. The GPU must be idle. Returns `None` if Vulkan still holds the next slot.
+    /// Measures the kernel alone. The GPU must be idle. Returns `None` if the next slot is still to be drawn.
     pub fn kernel_time(&mut self) -> Result<Option<Duration>> {
         const LAUNCHES: u32 = 50;
         let ([cols, rows], name) = (self.grid, self.pair.cuda().info().name.clone());
@@ -107,7 +109,7 @@ impl Field {
         launch.arg(&mut vertices).arg(&cols).arg(&rows).arg(&number).arg(&time).arg(&PARAMETERS);
         let began = Instant::now();
         for _ in 0..LAUNCHES {
-            // SAFETY: as in `frame`.
+            // SAFETY: the arguments are those of `wave` in kernels/wave.cu, which fills the slot.
             unsafe { launch.launch(self.config) }.map_err(failed("cuLaunchKernel", &name))?;
         }
         // Without `finish`, nothing is handed over, and the next write takes the same slot.

@@ -6,8 +6,9 @@
 //! Vulkan's queue                               wait ready >= n+1 ──┘── draw ── signal free = n+1, done = n+1
 //! ```
 //!
-//! There are three timelines, for frame n (from 0) with K slots. Both APIs have the ring's `ready` and
-//! `free`. The CPU enqueues both lines, and waits only for the `done` of an earlier frame.
+//! This is frame n, counted from 0, with K slots. `ready`, `free` and `done` are timeline semaphores. Both
+//! APIs have the ring's `ready` and `free`; only Vulkan has `done`. The CPU enqueues both lines, and waits
+//! only for the `done` of an earlier frame.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ pub enum Canvas {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandOff {
-    /// On the GPU, CUDA and Vulkan wait for each other. The CPU waits for neither.
+    /// On the GPU, CUDA and Vulkan wait for each other. The CPU does not wait for the hand-off.
     Gpu,
     /// For comparison, the CPU waits too: for CUDA before it submits, and for Vulkan afterwards.
     Cpu,
@@ -74,7 +75,7 @@ impl Frames {
             && *hand_off != HandOff::Skipped
         {
             // ANCHOR: write
-            // Take a frame that CUDA has already written with the last batch. If there is none:
+            // Take a frame of the last batch, if one is still to be drawn. Otherwise, write:
             read = ring.next_read();
             if read.is_none() {
                 let ([cols, rows], mut time) = (*grid, view.time);
@@ -152,7 +153,7 @@ impl Frames {
         Ok(true)
     }
 
-    /// `ring` is the number of slots.
+    /// Creates what the frames need. `ring` is the number of slots.
     pub fn new(gpu: &Arc<Gpu>, canvas: Canvas, grid: [u32; 2], ring: usize, samples: u32) -> Result<Self> {
         let format = match &canvas {
             Canvas::Window(swapchain) => swapchain.format.format,
@@ -192,7 +193,7 @@ impl Frames {
         self.flights.all.len() - 1
     }
 
-    /// Waits until the GPU is done with the oldest frame in flight, and returns that frame's objects.
+    /// Waits until the GPU is done with the frame that last used the next flight, and returns that flight.
     // ANCHOR: pace
     fn pace(&self) -> Result<(vk::CommandBuffer, vk::Semaphore)> {
         let Flights { all, submitted, .. } = &self.flights;
@@ -219,11 +220,11 @@ impl Frames {
             // SAFETY: no frame is in flight.
             unsafe { draw.fit(swapchain.extent) }?;
         }
-        // SAFETY: the flight's last frame is done, so nothing waits for its semaphore or signals it.
+        // SAFETY: the previous frame with `acquired` is done, so nothing waits for it or signals it any more.
         unsafe { swapchain.acquire(acquired) }
     }
 
-    /// Waits for the frames, and returns the last one's pixels, or `None` for a window.
+    /// Waits for all frames, and returns the pixels of the last frame; `None` for a window.
     pub fn pixels(&mut self) -> Result<Option<Vec<u8>>> {
         let (commands, _) = self.pace()?;
         let Self { gpu, field, canvas: Canvas::Picture(picture), flights, .. } = self else {
@@ -249,7 +250,7 @@ impl Frames {
         let outcome = outcome.and_then(|value| self.wait_all().map(|()| value));
         // After an error, the GPU may never finish.
         let limit = if outcome.is_ok() { PATIENCE } else { PATIENCE / 5 };
-        // This waits for both APIs. After a fault, it lets Vulkan's queue finish.
+        // This waits for both APIs. After a CUDA fault, it ends the waits of Vulkan's queue.
         let rest = self.field.as_mut().map_or(Ok(()), |field| field.ring.wait_idle(limit));
         let is_idle = self.flights.are_done(limit) && !matches!(rest, Err(Error::Timeout(_)));
         let outcome = outcome.and_then(|value| Ok(rest.map(|()| value)?));
@@ -261,7 +262,7 @@ impl Frames {
     }
 }
 
-/// The command buffer of a frame in flight, and the semaphore with which it acquires its image.
+/// What one frame in flight needs: its command buffer, and the semaphore with which it acquires its image.
 struct Flight {
     commands: vk::CommandBuffer,
     acquired: AutoDestroy<vk::Semaphore>,

@@ -15,7 +15,7 @@ use crate::instance::{DRIVERS, Instance, VERSION, failed};
 /// The longest wait for the GPU. A frame that takes longer is an error.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Returns whether a device's queue family can present to the window.
+/// A function that returns whether a device's queue family can present to the window.
 pub type Presents<'a> = &'a dyn Fn(vk::PhysicalDevice, u32) -> bool;
 
 pub struct Wish<'a> {
@@ -45,7 +45,7 @@ impl Candidate {
     ) -> Result<Self> {
         // SAFETY: (here and below) one of this instance's devices.
         let properties = unsafe { instance.get_physical_device_properties(physical) };
-        // SAFETY: as above; the instance is of Vulkan 1.3.
+        // SAFETY: as above; the instance was made for Vulkan 1.3.
         let info = unsafe { VkInfo::query(instance, physical) }?;
         let family = Self::family(instance, physical, properties.api_version, wish);
         // ANCHOR: twin
@@ -115,7 +115,7 @@ fn choose(instance: &ash::Instance, wish: &Wish<'_>) -> Result<Candidate> {
         }
     }
     all.retain(|found| found.family.is_ok());
-    // Prefer devices that share with CUDA, and then hardware to software.
+    // Prefer devices that CUDA has, too, and then hardware to software.
     let best = all.into_iter().min_by_key(|Candidate { cuda, properties, .. }| {
         let kind = match properties.device_type {
             vk::PhysicalDeviceType::DISCRETE_GPU => 0,
@@ -227,7 +227,7 @@ impl Gpu {
     /// Begins recording. The GPU must be done with the commands.
     pub fn begin(&self, commands: vk::CommandBuffer) -> Result<()> {
         let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
-        // SAFETY: commands of this device, from a pool that allows this.
+        // SAFETY: a command buffer that is not pending (see above), from a pool that lets it be reset.
         self.check("vkBeginCommandBuffer", unsafe { self.device.begin_command_buffer(commands, &info) })
     }
 
@@ -237,7 +237,8 @@ impl Gpu {
     }
 
     /// # Safety
-    /// The rules of `vkQueueSubmit2`. Everything that is named must live until the GPU is done with it.
+    /// The rules of `vkQueueSubmit2` must hold. Everything that the submission uses must live until the GPU
+    /// is done with it.
     pub unsafe fn submit(
         &self,
         commands: vk::CommandBuffer,
@@ -249,14 +250,14 @@ impl Gpu {
             .wait_semaphore_infos(waits)
             .command_buffer_infos(&commands)
             .signal_semaphore_infos(signals);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise; only one thread uses the queue.
         let done = unsafe { self.device.queue_submit2(self.queue, &[batch], vk::Fence::null()) };
         self.check("vkQueueSubmit2", done)
     }
 }
 
 // ANCHOR: at
-/// Returns a wait before all commands of a submission, or a signal after. Binary semaphores ignore `value`.
+/// Describes a wait before all commands of a submission, or a signal after all. Only timelines use `value`.
 pub fn at(semaphore: vk::Semaphore, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
     vk::SemaphoreSubmitInfo::default()
         .semaphore(semaphore)
@@ -288,7 +289,7 @@ impl<T: Copy> AutoDestroy<T> {
 
 impl<T: Copy> Drop for AutoDestroy<T> {
     fn drop(&mut self) {
-        // SAFETY: made from this device, destroyed once, and not in use any more: see above.
+        // SAFETY: made from this device, destroyed once, and not in use any more: see the type.
         unsafe { (self.destroy)(&self.gpu.device, self.raw, None) };
     }
 }

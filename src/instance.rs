@@ -22,7 +22,8 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// `display` is the window's, if any. `validation` loads the layer, with synchronization validation.
+    /// Creates an instance. `display` is the window's, if any. `validation` loads the validation layer, with
+    /// synchronization validation.
     pub fn new(display: Option<RawDisplayHandle>, validation: bool) -> Result<Arc<Self>> {
         // SAFETY: this runs the initialisers of the system's own Vulkan loader.
         let entry = unsafe { ash::Entry::load() }.with_context(|| {
@@ -125,7 +126,7 @@ unsafe extern "system" fn on_message(
     vk::FALSE
 }
 
-/// Returns whether the message is a false one: the layer does not see CUDA's signals, and some versions (as
+/// Returns whether the message is wrong: the layer does not see CUDA's signals, and some versions (as
 /// in Debian 13) report that a present waits forever. See KhronosGroup/Vulkan-ValidationLayers, issue 10211.
 fn misses_cudas_signal(text: &str) -> bool {
     text.contains("vkQueuePresentKHR-pWaitSemaphores-03268") && text.contains("depends on timeline semaphore")

@@ -129,7 +129,7 @@ pub fn must_stop() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
-/// Prints a note, even if standard error is closed.
+/// Prints a note. Ignores errors: standard error may be closed.
 pub fn say(text: impl Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
@@ -204,7 +204,7 @@ fn headless(options: &Options, output: Option<&Path>) -> Result<()> {
         for number in 0..options.frames.unwrap_or(120) {
             view.time = number as f64 * STEP;
             frames.draw(&view)?;
-            // The first frames only fill the queue, so do not time them.
+            // The first frames only fill the slots, so do not time them.
             if number >= frames.ring() as u64 {
                 times.frame();
             }
@@ -256,7 +256,7 @@ impl Options {
 fn listen() {
     extern "C" fn stop(signal: libc::c_int) {
         STOP.store(true, Ordering::Relaxed);
-        // SAFETY: `signal` is async-signal-safe.
+        // SAFETY: the signal is valid, and `signal` is async-signal-safe.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     for signal in [libc::SIGINT, libc::SIGTERM] {

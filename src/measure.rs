@@ -24,7 +24,7 @@ impl Times {
     pub fn frame(&mut self) -> Option<f64> {
         let now = Instant::now();
         let seconds = (now - self.last.replace(now)?).as_secs_f64();
-        // The newest frames replace the oldest half.
+        // Drop the older half to make room.
         if self.all.len() == MOST {
             self.all.drain(..MOST / 2);
         }
@@ -32,7 +32,7 @@ impl Times {
         Some(seconds)
     }
 
-    /// Leaves out the time until the next frame.
+    /// Leaves out the time from the last frame to the next one.
     pub fn pause(&mut self) {
         self.last = None;
     }
@@ -75,7 +75,7 @@ impl fmt::Display for Summary {
 }
 
 /// How long the kernel and the draw take alone, in milliseconds. In a frame, the GPU may switch between CUDA
-/// and Vulkan in the middle of either, so times measured there include switches.
+/// and Vulkan in the middle of either, so times measured in a frame include switches.
 #[derive(Clone, Copy)]
 pub struct Alone {
     /// 0 without CUDA.
@@ -84,7 +84,8 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// Draws to an image of its own for a short time. Waits for the GPU. Returns `None` in mid-batch.
+    /// Launches the kernel and draws to a separate image, for a short time. Waits for the GPU. Returns `None`
+    /// while frames of a batch are still to be drawn.
     pub fn measure(frames: &mut Frames, view: &View) -> Result<Option<Self>> {
         frames.wait_all()?;
         let kernel = match &mut frames.field {
@@ -129,7 +130,7 @@ pub struct Bench {
     setting: String,
 }
 
-/// The three ways are measured in turn, so that a GPU that warms up does not favour one of them.
+/// In each round, the three ways are measured in turn: then a GPU that warms up does not favour one of them.
 const ROUNDS: u64 = 5;
 
 impl Bench {
@@ -172,7 +173,7 @@ impl Bench {
         Ok(Self { ways: [("gpu", gpu), ("cpu_sync", cpu), ("drawn_again", again)], kernel, setting })
     }
 
-    /// Returns what a hand-off adds to a frame: the frame's time minus those of the kernel and the draw.
+    /// Returns what a hand-off by the GPU and one by the CPU add to a frame: its time minus kernel and draw.
     fn costs(&self) -> [f64; 2] {
         let [gpu, cpu, again] = self.ways.map(|(_, way)| way.mean);
         [gpu, cpu].map(|frame| frame - self.kernel - again)

@@ -68,7 +68,7 @@ impl Buffer {
         Ok(Self { buffer, memory, size })
     }
 
-    /// Fails if the CPU cannot map the memory.
+    /// Returns the contents. Fails if the memory is not mapped.
     pub fn bytes(&mut self) -> Result<&mut [u8]> {
         let bytes = self.memory.allocation.mapped_slice_mut();
         bytes.and_then(|bytes| bytes.get_mut(..self.size as usize)).context("the CPU cannot read this memory")
@@ -132,7 +132,7 @@ pub fn view(
         .view_type(vk::ImageViewType::TYPE_2D)
         .format(format)
         .subresource_range(whole(aspect));
-    // SAFETY: a live image of this device and format.
+    // SAFETY: the image is alive, belongs to this device and has this format.
     let made = unsafe { gpu.device.create_image_view(&info, None) };
     AutoDestroy::new(gpu, "vkCreateImageView", made, Device::destroy_image_view)
 }
@@ -184,7 +184,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// `constants` is the size of the push constants in bytes.
+    /// Creates the layout. `constants` is the size of the push constants in bytes.
     pub fn new(gpu: &Arc<Gpu>, stages: vk::ShaderStageFlags, constants: usize) -> Result<Self> {
         let binding = [vk::DescriptorSetLayoutBinding::default()
             .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
@@ -201,7 +201,7 @@ impl Layout {
         let constants = [vk::PushConstantRange::default().stage_flags(stages).size(constants as u32)];
         let info =
             vk::PipelineLayoutCreateInfo::default().set_layouts(&sets).push_constant_ranges(&constants);
-        // SAFETY: a live device, and a set made above.
+        // SAFETY: a live device, and the set layout made above.
         let made = unsafe { gpu.device.create_pipeline_layout(&info, None) };
         let pipeline =
             AutoDestroy::new(gpu, "vkCreatePipelineLayout", made, Device::destroy_pipeline_layout)?;
@@ -209,7 +209,8 @@ impl Layout {
     }
 
     /// # Safety
-    /// `commands` is being recorded. `buffer` lives until they are done. `constants` has the layout's size.
+    /// `commands` must be recording. `buffer` must live until they are done. `constants` must have the size
+    /// that [`Layout::new`] got.
     pub unsafe fn bind(
         &self,
         commands: vk::CommandBuffer,
@@ -221,7 +222,7 @@ impl Layout {
         let write = [vk::WriteDescriptorSet::default()
             .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
             .buffer_info(&buffer)];
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise; the write fits the set layout.
         unsafe {
             self.gpu.push_descriptor.cmd_push_descriptor_set(commands, point, self.pipeline.raw, 0, &write);
             self.gpu.device.cmd_push_constants(commands, self.pipeline.raw, self.stages, 0, constants);

@@ -31,7 +31,7 @@ impl Picture {
     }
 
     /// # Safety
-    /// `commands` is being recorded, and a frame was drawn on the image.
+    /// `commands` must be recording. An earlier submission must have drawn on the image.
     pub unsafe fn record(&self, gpu: &Gpu, commands: vk::CommandBuffer) {
         let (layout, color) = (vk::ImageLayout::TRANSFER_SRC_OPTIMAL, vk::ImageAspectFlags::COLOR);
         let vk::Extent2D { width, height } = self.image.extent;
@@ -43,7 +43,7 @@ impl Picture {
         let seen = [memory_barrier(written, read)];
         let seen = vk::DependencyInfo::default().memory_barriers(&seen);
         let (image, pixels) = (self.image.image.raw, self.pixels.buffer.raw);
-        // SAFETY: the caller's promise; both are alive.
+        // SAFETY: the caller's promise; image and buffer are alive.
         unsafe {
             gpu.device.cmd_copy_image_to_buffer(commands, image, layout, pixels, &copy);
             gpu.device.cmd_pipeline_barrier2(commands, &seen);
@@ -95,7 +95,7 @@ impl WholeFile {
 
 impl Drop for WholeFile {
     fn drop(&mut self) {
-        // After the rename, this fails because no file has this name.
+        // After `write`, this fails, because the file was renamed.
         let _ = fs::remove_file(&self.part);
     }
 }

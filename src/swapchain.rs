@@ -92,7 +92,7 @@ struct Shown {
 impl Swapchain {
     /// Chooses the format, and the mode if the window supports it. [`Swapchain::rebuild`] creates the images.
     pub fn new(gpu: &Arc<Gpu>, surface: Surface, wish: vk::PresentModeKHR) -> Result<Self> {
-        // SAFETY: surface and device are of the same instance.
+        // SAFETY: surface and device belong to the same instance.
         let modes =
             unsafe { surface.ext.get_physical_device_surface_present_modes(gpu.physical, surface.raw) };
         let modes = gpu.check("vkGetPhysicalDeviceSurfacePresentModesKHR", modes)?;
@@ -117,7 +117,8 @@ impl Swapchain {
     /// Acquires the next image. Returns `None` if this frame must be skipped.
     ///
     /// # Safety
-    /// `acquired` is unsignalled, without a pending wait or signal. It lives until a submission waits for it.
+    /// `acquired` must be unsignalled, without a pending wait or signal. It must live until a submission has
+    /// waited for it.
     pub unsafe fn acquire(&mut self, acquired: vk::Semaphore) -> Result<Option<Acquired>> {
         let (ext, fence) = (&self.gpu.swapchain, vk::Fence::null());
         // ANCHOR: acquire
@@ -144,7 +145,7 @@ impl Swapchain {
     /// Presents an image once its `rendered` is signalled.
     ///
     /// # Safety
-    /// The image was acquired from this swapchain, and a submission signals its `rendered`.
+    /// The image must be acquired from this swapchain, and a submission must signal its `rendered`.
     pub unsafe fn present(&mut self, image: &Acquired) -> Result<()> {
         let (swapchains, indices) = ([self.raw], [image.index]);
         let waits = [self.images[image.index as usize].rendered.raw];
@@ -155,7 +156,7 @@ impl Swapchain {
         self.surface.window.pre_present_notify();
         // SAFETY: the caller's promise; only this thread uses the queue.
         let shown = unsafe { self.gpu.swapchain.queue_present(self.gpu.queue, &info) };
-        // Even after an error, the wait for the semaphore happens. Only the picture is lost.
+        // Even if the window has changed, the present waits for the semaphore. Only the picture is lost.
         if let Some(suboptimal) = self.unless_changed("vkQueuePresentKHR", shown)? {
             self.is_stale |= suboptimal;
             self.losses = 0;
@@ -163,7 +164,7 @@ impl Swapchain {
         Ok(())
     }
 
-    /// Returns `None` if the window has changed or its surface was lost. The images must then be recreated.
+    /// Returns `None` if the window has changed or lost its surface. The images must then be recreated.
     fn unless_changed<T>(&mut self, call: &'static str, result: Result<T, vk::Result>) -> Result<Option<T>> {
         match result {
             Err(vk::Result::ERROR_OUT_OF_DATE_KHR) => {}
@@ -192,7 +193,7 @@ impl Swapchain {
             (self.surface, self.is_lost) = (surface, false);
         }
         let (ext, surface) = (&self.surface.ext, self.surface.raw);
-        // SAFETY: surface and device are of the same instance.
+        // SAFETY: surface and device belong to the same instance.
         let caps = unsafe { ext.get_physical_device_surface_capabilities(gpu.physical, surface) };
         let caps = self.unless_changed("vkGetPhysicalDeviceSurfaceCapabilitiesKHR", caps)?;
         let Some(caps) = caps else { return Ok(false) };
@@ -237,7 +238,7 @@ impl Swapchain {
     /// Destroys the images and the swapchain. The queue must be idle.
     fn destroy(&mut self) {
         self.images.clear();
-        // SAFETY: the queue is idle, so nothing uses it; destroying a null swapchain does nothing.
+        // SAFETY: the queue is idle, so nothing uses the swapchain. Destroying a null swapchain does nothing.
         unsafe { self.gpu.swapchain.destroy_swapchain(self.raw, None) };
         self.raw = vk::SwapchainKHR::null();
     }
@@ -245,7 +246,8 @@ impl Swapchain {
 
 impl Drop for Swapchain {
     fn drop(&mut self) {
-        // SAFETY: `Frames` has waited for all submissions; this waits for the presents.
+        // `Frames` has waited for all submissions. This waits for the presents.
+        // SAFETY: only this thread uses the queue.
         let _ = unsafe { self.gpu.device.queue_wait_idle(self.gpu.queue) };
         self.destroy();
     }
@@ -253,7 +255,7 @@ impl Drop for Swapchain {
 
 /// Returns an sRGB format if there is one, because the shaders write linear light.
 fn format_of(gpu: &Gpu, surface: &Surface) -> Result<vk::SurfaceFormatKHR> {
-    // SAFETY: surface and device are of the same instance.
+    // SAFETY: surface and device belong to the same instance.
     let formats = unsafe { surface.ext.get_physical_device_surface_formats(gpu.physical, surface.raw) };
     let formats = gpu.check("vkGetPhysicalDeviceSurfaceFormatsKHR", formats)?;
     let srgb = [vk::Format::B8G8R8A8_SRGB, vk::Format::R8G8B8A8_SRGB];

@@ -24,7 +24,7 @@ use crate::swapchain::{Surface, Swapchain};
 pub const KEYS: &str = "In the window: drag to turn, wheel to zoom. Up and down change the ring, left and right the batch. \
                         C lets the CPU wait, B hides the bar, space pauses, escape ends.";
 
-/// How often to check for an image and for Ctrl-C while nothing is drawn.
+/// The interval of checks for an image and for Ctrl-C while nothing is drawn.
 const LOOK: Duration = Duration::from_millis(30);
 const TITLE: Duration = Duration::from_millis(500);
 /// How long the window must keep its size before the draw is measured again.
@@ -41,7 +41,7 @@ pub fn connect() -> Result<EventLoop<()>> {
         Ok(text) => anyhow!(text),
         Err(_) => anyhow!("the window system's libraries are incomplete"),
     })?;
-    // Remove the location in winit's source, with which the text begins.
+    // The text begins with a location in winit's source. Leave that out.
     made.map_err(|error| anyhow!("{}", error.to_string().rsplit(": ").next().unwrap_or_default()))
 }
 
@@ -64,7 +64,7 @@ struct App<'a> {
 }
 
 impl App<'_> {
-    /// Exits the event loop after an error, and on `false`.
+    /// Exits the event loop if `outcome` is an error, which is kept, or `false`.
     fn go_on(&mut self, event_loop: &ActiveEventLoop, outcome: Result<bool>) {
         if !matches!(outcome, Ok(true)) {
             event_loop.exit();

@@ -1,7 +1,7 @@
 //! Compiles `wgsl/*.wgsl` to SPIR-V with naga, so that the build needs no Vulkan SDK.
 //!
-//! Each entry point becomes a separate module, `FILE.ENTRY.spv`. With several in one module, SwiftShader
-//! looks for the descriptors of all of them in one pipeline's layout, and crashes.
+//! Each entry point becomes a separate module, `FILE.ENTRY.spv`. With several entry points in one
+//! module, SwiftShader looks in a pipeline's layout for the descriptors of all of them, and crashes.
 //!
 //! A line `//!use NAME` stands for `wgsl/parts/NAME.wgsl`.
 
@@ -30,7 +30,7 @@ fn main() {
     fs::write(out.join("modules.rs"), modules).expect("OUT_DIR is writable");
 }
 
-/// Reads a shader together with the parts that it uses.
+/// Returns the source of a shader. Replaces each `//!use` line by the part that it names.
 fn joined(path: &Path) -> String {
     let read =
         |path: &Path| fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -47,7 +47,7 @@ fn compile(path: &Path) -> Vec<(String, Vec<u8>)> {
     let module = naga::front::wgsl::parse_str(&source).unwrap_or_else(|error| {
         panic!("{}", error.emit_to_string_with_path(&source, &name));
     });
-    // Immediates are push constants. Every Vulkan device supports half floats that are packed in integers.
+    // naga calls push constants immediates. Every Vulkan device supports half floats packed in integers.
     let capabilities = Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     let info =
         Validator::new(ValidationFlags::all(), capabilities).validate(&module).unwrap_or_else(|error| {
@@ -55,7 +55,7 @@ fn compile(path: &Path) -> Vec<(String, Vec<u8>)> {
         });
     let options = spv::Options {
         lang_version: (1, 3),
-        // Without ADJUST_COORDINATE_SPACE, which would flip Y: the camera's projection is for Vulkan already.
+        // Do not set ADJUST_COORDINATE_SPACE, which flips Y: the camera's projection is already Vulkan's.
         flags: spv::WriterFlags::empty(),
         ..Default::default()
     };

@@ -27,7 +27,7 @@ type Info = vk::SemaphoreSubmitInfo<'static>;
 /// # Errors
 /// Fails if there is no CUDA driver, or if no adapter can share: the error has the last adapter's reason.
 pub async fn find(instance: &wgpu::Instance) -> Result<wgpu::Adapter> {
-    let devices = Driver::load()?.devices()?; // Without a driver cudarc would panic.
+    let devices = Driver::load()?.devices()?; // First, because cudarc panics without a driver.
     let mut reason = Error::SystemLacks("wgpu found no Vulkan device".into());
     for adapter in instance.enumerate_adapters(wgpu::Backends::VULKAN).await {
         match twin(&adapter, &devices) {
@@ -41,7 +41,7 @@ pub async fn find(instance: &wgpu::Instance) -> Result<wgpu::Adapter> {
 /// Returns what Vulkan and CUDA report about the adapter, if the two can share.
 fn twin(adapter: &wgpu::Adapter, devices: &[CudaInfo]) -> Result<(VkInfo, CudaInfo)> {
     let raw = hal(adapter)?;
-    // SAFETY: the physical device belongs to this instance. wgpu asks for the latest version.
+    // SAFETY: the physical device belongs to this instance, which wgpu creates for the latest Vulkan version.
     let info = unsafe { VkInfo::query(raw.shared_instance().raw_instance(), raw.raw_physical_device()) }?;
     match find_twin(&info, devices) {
         Ok(twin) => Ok((info, twin.clone())),
@@ -50,7 +50,7 @@ fn twin(adapter: &wgpu::Adapter, devices: &[CudaInfo]) -> Result<(VkInfo, CudaIn
 }
 
 fn hal(adapter: &wgpu::Adapter) -> Result<impl Deref<Target = Adapter>> {
-    // SAFETY: nothing is destroyed.
+    // SAFETY: nothing destroys the adapter's handles.
     unsafe { adapter.as_hal::<Api>() }.ok_or_else(|| {
         let name = adapter.get_info().name;
         Error::Rule(format!(
@@ -96,7 +96,8 @@ impl Gpu {
             let missing: Vec<_> = info.extensions().filter(|name| !args.extensions.contains(name)).collect();
             args.extensions.extend(missing);
         };
-        // SAFETY: the adapter has all that is requested. `Vk` keeps the device alive. wgpu enables timelines.
+        // SAFETY: the adapter has the features and limits (checked above) and the extensions (`info` lists
+        // only those). `Vk` keeps the device alive. wgpu enables timeline semaphores.
         let (device, queue, family, vk) = unsafe {
             let raw = hal(adapter)?;
             let (features, limits) = (desc.required_features, &desc.required_limits);
@@ -138,7 +139,7 @@ impl Gpu {
         &self.context
     }
 
-    /// Returns the two devices, for everything else in [`vulkan_cuda`].
+    /// Returns the Vulkan device and the CUDA context, for everything else in [`vulkan_cuda`].
     pub fn pair(&self) -> &Pair {
         &self.pair
     }
@@ -166,7 +167,7 @@ impl Gpu {
         let usage = wanted.fold(vk::BufferUsageFlags::empty(), |all, (_, usage)| all | *usage);
         let shared = Arc::new(SharedBuffer::new(&self.pair, desc.size, usage)?);
         let keep = shared.clone();
-        // SAFETY: this device's buffer, with this size and usage, which lives as long as the closure.
+        // SAFETY: the buffer is from this device, has this size and usage, and lives as long as `keep`.
         let wgpu = unsafe {
             let raw = Buffer::from_raw_externally_owned(shared.vulkan(), Box::new(move || drop(keep)));
             self.device.create_buffer_from_hal::<Api>(raw, desc)
@@ -227,8 +228,8 @@ impl Gpu {
             view_formats: Vec::new(),
         };
         let keep = image.clone();
-        // SAFETY: this device's image, as described, which lives as long as the closure. A barrier sets its
-        // layout.
+        // SAFETY: the image belongs to this device, is as described, and lives as long as the closure. The
+        // ring's first barrier gives it the layout of `CUDA_HAS_IT`.
         let wgpu = unsafe {
             let device = self.device.as_hal::<Api>().expect("the device is one of Vulkan");
             let (raw, done) = (image.exported().raw(), Box::new(move || drop(keep)));
@@ -244,7 +245,7 @@ impl Gpu {
     /// Fails as [`SharedRing::new`] does, and if the queue is not done within 10 seconds.
     pub fn shared_ring<S: WgpuSlot>(&self, stream: Arc<CudaStream>, slots: Vec<S>) -> Result<SharedRing<S>> {
         let ring = SharedRing::new(&self.pair, stream, slots, self.queue_use)?;
-        // SAFETY: records barriers for the ring's family. CUDA writes after the wait below.
+        // SAFETY: records barriers for the ring's family. CUDA can write only after the wait below.
         let release = self.raw(|commands| unsafe { ring.record_first_release(commands) });
         let index = self.queue.submit([release]);
         let timeout = Some(Duration::from_secs(10));
@@ -266,13 +267,15 @@ impl Gpu {
     /// Submits wgpu's turn: what `record` records, between the barriers that acquire the slot from CUDA and
     /// release it, with the turn's wait and signal. Returns at once; only the GPU waits.
     ///
-    /// In `record`, textures may be used in any state and any pass. Work that does not need the slot can be
+    /// `record` may use textures in any state and in any pass. Work that does not need the slot can be
     /// submitted separately.
     ///
     /// # Errors
-    /// Fails if the turn is of another [`Gpu`], if [`VulkanTurn::submit`](vulkan_cuda::VulkanTurn::submit)
-    /// would, and if wgpu refuses the commands: its error handler gets the reason. Also fails in a callback
-    /// that wgpu runs during `submit`, such as `Queue::on_submitted_work_done`. The frame is then given up.
+    /// Fails as [`VulkanTurn::submit`](vulkan_cuda::VulkanTurn::submit) does, if the turn belongs to another
+    /// [`Gpu`], and if wgpu refuses the commands: its error handler gets the reason. Also fails in a callback
+    /// that wgpu runs during `submit`, such as `Queue::on_submitted_work_done`. A
+    /// [`VulkanTurn`](vulkan_cuda::VulkanTurn) is then given up, and the frame of a
+    /// [`WriteTurn`](vulkan_cuda::WriteTurn) never began.
     ///
     /// # Panics
     /// Panics if wgpu panics, as its default error handler does. The next frame is not affected.
@@ -281,7 +284,7 @@ impl Gpu {
         turn: T,
         record: impl FnOnce(&T::Slot, &mut CommandEncoder),
     ) -> Result<wgpu::SubmissionIndex> {
-        // (wgpu's own comparison treats the devices of two instances as equal.)
+        // Compares Vulkan's handles, because wgpu treats the devices of two instances as equal.
         let (Resource::Buffer { device, .. } | Resource::Image { device, .. }) = turn.slot().resource();
         if device != self.pair.vk().device().handle() || turn.queue().family != self.queue_use.family {
             return Err(Error::Rule("the turn is of a ring that was not made by this Gpu".into()));
@@ -307,7 +310,7 @@ impl Gpu {
             }
             let _alone = self.submitting.lock().unwrap_or_else(PoisonError::into_inner);
             *submitter() = this;
-            // SAFETY: (and below) the queue is not destroyed.
+            // SAFETY: nothing destroys the queue's handle.
             let queue = || unsafe { self.queue.as_hal::<Api>() }.expect("the device is one of Vulkan");
             // ANCHOR: submit
             // wgpu's next submission uses both semaphores, so submit immediately.
@@ -338,7 +341,7 @@ impl Gpu {
         // SAFETY: callers record only barriers, which change nothing that wgpu tracks.
         unsafe {
             encoder.as_hal_mut::<Api, _, _>(|hal| {
-                // `None` after an error of wgpu, which then refuses to submit.
+                // `hal` is `None` after an error of wgpu, which then refuses to submit the commands.
                 if let Some(hal) = hal {
                     record(hal.raw_handle());
                 }

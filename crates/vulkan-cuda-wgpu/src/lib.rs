@@ -53,7 +53,7 @@
 //!     gpu.submit(write, |slot, encoder| draw(slot.wgpu(), encoder))?;
 //! }
 //! while let Some(read) = ring.next_read()? {
-//!     look(read.slot()); // enqueue kernels and copies on `read.stream()`
+//!     look(read.slot()); // enqueues kernels and copies on `read.stream()`
 //!     read.finish()?;
 //! }
 //! # Ok(())
@@ -66,9 +66,9 @@
 //!   lock of your own around that call and `Gpu::submit`.
 //! - *Use a slot's wgpu object only during its turn*, in the closure of [`Gpu::submit`]. Bind groups may be
 //!   created at any time.
-//! - *Memory lives as long as it is used.* wgpu's objects keep their part of a slot alive, so bind groups and
-//!   the ring may be dropped in any order. Drop the ring before wgpu's queue: if CUDA has faulted, the ring
-//!   ends the queue's waits; otherwise wgpu would wait forever.
+//! - *Memory lives as long as it is used.* A slot's wgpu object keeps its memory alive, so bind groups and
+//!   the ring may be dropped in any order. Drop the ring before wgpu's queue: after a fault in CUDA, dropping
+//!   the ring ends the queue's waits. If you dropped the queue first, wgpu would wait forever.
 //! - A slot holds undefined bytes until one side has written it.
 
 #![deny(missing_docs)]

@@ -1,25 +1,26 @@
 //! Several buffers in *one* allocation: exported once, imported once, and each mapped at its offset.
 //!
-//! Usually a buffer has its own allocation ([`crate::memory`]), which every driver exports. This module is
-//! for many small buffers: drivers limit allocations (`maxMemoryAllocationCount`), and the system limits open
-//! descriptors. The allocation is not dedicated, so CUDA imports it without `CUDA_EXTERNAL_MEMORY_DEDICATED`.
+//! Usually each buffer has an allocation of its own ([`crate::memory`]), because some drivers export only
+//! those. This module is for many small buffers: drivers limit the number of allocations
+//! (`maxMemoryAllocationCount`), and the system limits the number of open descriptors. The allocation is not
+//! dedicated to one buffer, so CUDA imports it without `CUDA_EXTERNAL_MEMORY_DEDICATED`.
 //!
 //! ```compile_fail
-//! // Only exported memory can be mapped: no function maps a pointer, or a descriptor and a size.
+//! // Safe code can map only exported memory: it cannot make a mapping from an address.
 //! fn forged(pointer: u64) -> vulkan_cuda::MappedMemory {
 //!     vulkan_cuda::MappedMemory { pointer }
 //! }
 //! ```
 //!
 //! ```compile_fail,E0616
-//! // A mapping's import cannot be freed before the mapping: the field is private.
+//! // The imported memory cannot be freed before its mapping: the field is private.
 //! fn too_early(mapped: vulkan_cuda::MappedMemory) {
 //!     drop(mapped.imported);
 //! }
 //! ```
 //!
 //! ```compile_fail,E0382
-//! // No buffer is mapped twice: the same bytes would have two addresses in CUDA.
+//! // An allocation cannot be shared twice: each byte would then have two addresses in CUDA.
 //! use vulkan_cuda::{ExportedAllocation, Pair, Result, SharedBuffer};
 //! fn twice(pair: &Pair, exported: ExportedAllocation) -> Result<[Vec<SharedBuffer>; 2]> {
 //!     Ok([exported.share(pair)?, exported.share(pair)?])
@@ -38,7 +39,7 @@ use crate::pair::Pair;
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// Vulkan buffers in one exportable allocation. It owns the buffers and the memory.
+/// Vulkan buffers in one exportable allocation. Owns the buffers and the memory.
 ///
 /// # Examples
 /// ```no_run
@@ -72,7 +73,7 @@ impl ExportedAllocation {
         if sizes.is_empty() {
             return Err(Error::Rule("an allocation for no buffers would be empty: name at least one".into()));
         }
-        // Vulkan has no buffer of size 0. This error names the buffer's index.
+        // Vulkan has no buffer of size 0. `Buffer::new` also checks this, but cannot name the buffer's index.
         if let Some(index) = sizes.iter().position(|&size| size == 0) {
             return Err(layout::empty(index));
         }
@@ -89,30 +90,30 @@ impl ExportedAllocation {
         let (mut ranges, size) = layout::pack(&needs)?;
         // Vulkan may require more bytes than the buffer has. CUDA maps only the buffer.
         ranges.iter_mut().zip(sizes).for_each(|(range, &size)| range.size = size);
-        // One memory holds all buffers, so its type must suit all of them. Buffers with equal usage and flags
-        // allow the same types ("Resource Memory Association").
+        // The memory type must suit every buffer. Buffers with equal usage and flags allow the same types
+        // ("Resource Memory Association"), so at least one type is left.
         let memory_types = needs.iter().fold(u32::MAX, |types, need| types & need.memory_type_bits);
         let required = vk::MemoryRequirements::default().size(size).memory_type_bits(memory_types);
-        // SAFETY: the types are those that every buffer allows, and nothing is dedicated.
+        // SAFETY: `required` covers all buffers, which allow these types. The driver offers `kind`.
         let memory = unsafe { Memory::allocate(vk, kind, buffers[0].memory_flags(), &required, None) }?;
         let made = Self { buffers, ranges, memory };
         for (buffer, range) in made.buffers.iter().zip(&made.ranges) {
-            // SAFETY: aligned and inside the allocation, as packed; bound once.
+            // SAFETY: `pack` aligned the range and put it inside the allocation. Each buffer is bound once.
             unsafe { buffer.bind(&made.memory, range.offset) }?;
         }
         Ok(made)
     }
 
     /// Imports the allocation into CUDA, maps each buffer, and returns the buffers in the order of the sizes.
-    /// Dropping the last one frees the allocation. Fails if it is not on the pair's device.
+    /// Dropping the last one frees the allocation. Fails if the pair has another Vulkan device.
     pub fn share(self, pair: &Pair) -> Result<Vec<SharedBuffer>> {
         pair.vk().require_same(&self.memory.vk)?;
         let exported = Arc::new(self);
-        // Declared after `exported`, so after an error CUDA releases the memory before Vulkan frees it.
+        // Declared after `exported`: if a mapping fails, CUDA releases the memory before Vulkan frees it.
         let imported =
             ImportedMemory::new(pair.cuda(), exported.export()?, exported.size(), false).map(Arc::new)?;
         let share = |(buffer, range): (&Buffer, &Range)| {
-            // SAFETY: the range is that of a buffer in the imported allocation.
+            // SAFETY: the range lies in the imported allocation, and is that of one buffer.
             let mapped = unsafe { MappedMemory::map(imported.clone(), range.offset, range.size) }?;
             Ok(SharedBuffer::of(mapped, buffer.raw, &buffer.vk, exported.clone()))
         };
@@ -124,7 +125,7 @@ impl ExportedAllocation {
         self.buffers.iter().map(|buffer| buffer.raw).collect()
     }
 
-    /// Returns the range of each buffer in the allocation.
+    /// Returns the range of each buffer in the allocation, in the order of the sizes.
     pub fn ranges(&self) -> &[Range] {
         &self.ranges
     }

@@ -1,8 +1,9 @@
 //! Binary semaphores, for programs that cannot use timelines.
 //!
-//! A *binary semaphore* ([`SharedBinary`]) has no counter. Each signal has exactly one wait. A wait is
-//! submitted after its signal (`VUID-vkQueueSubmit2-semaphore-03873`). The next signal is submitted after
-//! that wait (`VUID-vkQueueSubmit2-semaphore-03868`). Calls that break a rule fail, and enqueue nothing.
+//! A *binary semaphore* ([`SharedBinary`]) has no counter. Each signal has exactly one wait, which is
+//! submitted after the signal (`VUID-vkQueueSubmit2-semaphore-03873`). The next signal is submitted after
+//! that wait (`VUID-vkQueueSubmit2-semaphore-03868`). A call that breaks one of these rules fails and
+//! enqueues nothing.
 //!
 //! This module cannot check the *order on the GPU*: the next signal must happen after the wait for the
 //! previous one. Two semaphores in opposite directions ensure that order: CUDA signals one and Vulkan waits
@@ -28,17 +29,17 @@ use crate::{Error, Result};
 /// use vulkan_cuda::SharedBinary;
 ///
 /// let written = SharedBinary::new(&pair)?;
-/// // SAFETY: the semaphore lives until the stream has passed this. It is the first signal.
+/// // SAFETY: the semaphore lives until the stream has passed the signal, which is the first one.
 /// unsafe { written.cuda_signal(stream) }?;
 /// let wait = written.vulkan_wait()?;
 /// // … vkQueueSubmit2 with `wait` among its waits …
 /// # let _ = wait;
-/// written.submitted(); // from here on the semaphore can be signalled again
+/// written.submitted(); // afterwards, the semaphore can be signalled again
 /// # Ok(())
 /// # }
 /// ```
 pub struct SharedBinary {
-    // Dropped first: CUDA releases before Vulkan destroys.
+    // Dropped first, so that CUDA releases its import before Vulkan destroys the semaphore.
     imported: ImportedSemaphore,
     exported: ExportedSemaphore,
     steps: Steps,
@@ -52,8 +53,8 @@ impl SharedBinary {
         Ok(Self { imported, exported, steps: Steps::default() })
     }
 
-    /// Makes `stream` signal once everything enqueued on it so far is done, after a
-    /// [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset).
+    /// Makes `stream` signal the semaphore after all work that was enqueued on it earlier. Enqueues a
+    /// [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset) before the signal.
     ///
     /// # Errors
     /// Fails if the previous signal has no wait yet, and as [`ImportedSemaphore::wait`] does.
@@ -63,7 +64,7 @@ impl SharedBinary {
     /// - On the GPU, the signal must come after the wait for the previous signal
     ///   (`VUID-vkQueueSubmit2-semaphore-03868`).
     pub unsafe fn cuda_signal(&self, stream: &dyn Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `new` imported the semaphore from this GPU, as binary. The caller promises the rest.
         let signal = || unsafe { self.imported.signal(stream, Operand::Binary) };
         self.steps.step(BinaryState::Unsignalled, BinaryState::Signalled, signal)
     }
@@ -73,12 +74,13 @@ impl SharedBinary {
     /// # Safety
     /// Same as [`SharedBinary::cuda_signal`].
     pub unsafe fn cuda_signal_after_kernels(&self, stream: &dyn Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: as in `cuda_signal`.
         let signal = || unsafe { self.imported.signal_after_kernels(stream, Operand::Binary) };
         self.steps.step(BinaryState::Unsignalled, BinaryState::Signalled, signal)
     }
 
-    /// Makes `stream` wait on the GPU: later work on it runs after the signal. This resets the semaphore.
+    /// Makes `stream` wait for the semaphore, without blocking the CPU. Later work on the stream runs after
+    /// the signal. The wait resets the semaphore.
     ///
     /// # Errors
     /// Fails if there is no signal to wait for, and as [`ImportedSemaphore::wait`] does.
@@ -86,13 +88,14 @@ impl SharedBinary {
     /// # Safety
     /// The semaphore must live until the stream has passed the wait.
     pub unsafe fn cuda_wait(&self, stream: &dyn Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: as in `cuda_signal`.
         let wait = || unsafe { self.imported.wait(stream, Operand::Binary) };
         self.steps.step(BinaryState::Signalled, BinaryState::Unsignalled, wait)
     }
 
-    /// Returns a signal for a Vulkan submission, after all its commands. Call [`SharedBinary::submitted`]
-    /// once `vkQueueSubmit2` has succeeded. If it has failed, make a new semaphore: this one is unusable.
+    /// Returns a signal for a Vulkan submission, which happens after all commands of the submission. Call
+    /// [`SharedBinary::submitted`] after `vkQueueSubmit2` succeeds. If it fails, make a new semaphore: `self`
+    /// is unusable then.
     ///
     /// # Errors
     /// Fails if the previous signal has no wait yet.
@@ -101,7 +104,8 @@ impl SharedBinary {
         Ok(self.exported.submit_info(0))
     }
 
-    /// Returns a wait, before all commands of a submission. Otherwise like [`SharedBinary::vulkan_signal`].
+    /// Returns a wait for a Vulkan submission, whose commands all run after the wait. Proceed as for
+    /// [`SharedBinary::vulkan_signal`].
     ///
     /// # Errors
     /// Fails if there is no signal to wait for.
@@ -110,7 +114,7 @@ impl SharedBinary {
         Ok(self.exported.submit_info(0))
     }
 
-    /// Notes that `vkQueueSubmit2` accepted the last `vulkan_signal` or `vulkan_wait`.
+    /// Records that `vkQueueSubmit2` accepted what `vulkan_signal` or `vulkan_wait` returned last.
     pub fn submitted(&self) {
         self.steps.submitted();
     }
@@ -120,7 +124,7 @@ impl SharedBinary {
 enum BinaryState {
     #[default]
     Unsignalled,
-    /// The caller has taken a signal, and may or may not have submitted it.
+    /// `vulkan_signal` has returned a signal, and `submitted` has not been called since.
     SignalToSubmit,
     Signalled,
     WaitToSubmit,

@@ -14,10 +14,10 @@ use crate::cuda::{Cuda, CudaInfo, api};
 use crate::handle::Fd;
 use crate::{Error, Result};
 
-/// Device memory that CUDA allocated, in this process or another, mapped at one address and exportable. It
-/// owns the mappings, CUDA's references to the memory, and the address.
+/// Device memory that CUDA allocated, in this process or another, mapped at consecutive addresses, and
+/// exportable. Owns the mappings, CUDA's references to the memory, and the reserved addresses.
 pub struct CudaAllocation {
-    // Dropped in this order: mappings, CUDA's references to the memory, the address.
+    // Dropped in this order: mappings, CUDA's references to the memory, the reserved addresses.
     mappings: Vec<Addresses>,
     chunks: Vec<Chunk>,
     reserved: Addresses,
@@ -44,8 +44,8 @@ impl CudaAllocation {
     /// the descriptors.
     ///
     /// # Errors
-    /// Fails if `chunks` is empty, if a descriptor stands for memory that is not CUDA's, is on another GPU,
-    /// or is compressed (Vulkan could not detect that), or if a size is not exactly the chunk's.
+    /// Fails if `chunks` is empty, or if a size is not exactly the chunk's. Also fails if a descriptor stands
+    /// for memory that is not CUDA's, is on another GPU, or is compressed (which Vulkan could not detect).
     pub fn import(cuda: &Cuda, chunks: &[(Fd, u64)]) -> Result<Arc<Self>> {
         let sizes: Vec<_> = chunks.iter().map(|&(_, size)| size).collect();
         let (props, granularity, rounded) = exportable(cuda, &sizes)?;
@@ -58,7 +58,7 @@ impl CudaAllocation {
             let chunk = Chunk::import(cuda, fd, *size, &props);
             chunk.and_then(|chunk| chunk.with_size(granularity)).map_err(|error| match error {
                 Error::Rule(text) => Error::Rule(format!("chunk {index} of {}: {text}", chunks.len())),
-                // Keeps the driver's own error, such as out of memory.
+                // Returns any other error of the driver unchanged, such as out of memory.
                 error => error,
             })
         };
@@ -79,13 +79,13 @@ impl CudaAllocation {
             location: props.location,
             flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
         };
-        // SAFETY: the whole range is mapped; one description, of the device that the memory is on.
+        // SAFETY: the whole range is mapped. There is one description, which names the memory's device.
         let code = unsafe { api::cuMemSetAccess(made.pointer(), made.size() as usize, &access, 1) };
         cuda.check("cuMemSetAccess", code)?;
         Ok(Arc::new(made))
     }
 
-    /// Returns the address in CUDA's address space. It is valid while `self` lives.
+    /// Returns the first chunk's address in CUDA's address space. It is valid while `self` lives.
     pub fn pointer(&self) -> sys::CUdeviceptr {
         self.reserved.pointer
     }
@@ -100,8 +100,8 @@ impl CudaAllocation {
         self.chunks.iter().map(|chunk| chunk.size).collect()
     }
 
-    /// Creates a descriptor, which you own. It keeps the chunk's memory alive. Fails if there is no such
-    /// chunk.
+    /// Exports the chunk with the index `chunk` as a new descriptor, which you own and which keeps the
+    /// chunk's memory alive. Fails if there is no such chunk.
     pub fn export(&self, chunk: usize) -> Result<Fd> {
         let Some(Chunk { handle, cuda, .. }) = self.chunks.get(chunk) else {
             return Err(Error::Rule(format!(
@@ -111,7 +111,7 @@ impl CudaAllocation {
         };
         let mut fd: c_int = -1;
         cuda.bind()?;
-        // SAFETY: a live handle, created for this kind of export, which writes one descriptor.
+        // SAFETY: a live handle to memory that was created for this kind of export. Writes one descriptor.
         let code = unsafe { api::cuMemExportToShareableHandle((&raw mut fd).cast(), *handle, POSIX, 0) };
         cuda.check("cuMemExportToShareableHandle", code)?;
         // SAFETY: the call made a new descriptor, which nothing else owns.
@@ -128,7 +128,8 @@ const POSIX: sys::CUmemAllocationHandleType =
     sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 /// Returns the properties of memory that can be exported as a descriptor, its granularity in bytes, and the
-/// chunks' sizes, each rounded up to the granularity. Fails if the device has no such memory.
+/// chunks' sizes, each rounded up to the granularity. Fails if the device cannot export such memory, or if
+/// the sizes are empty, contain 0 or are too large.
 fn exportable(cuda: &Cuda, sizes: &[u64]) -> Result<(sys::CUmemAllocationProp, u64, Vec<u64>)> {
     if sizes.is_empty() || sizes.contains(&0) {
         return Err(Error::Rule("an allocation has at least one chunk, and no chunk has 0 bytes".into()));
@@ -143,7 +144,7 @@ fn exportable(cuda: &Cuda, sizes: &[u64]) -> Result<(sys::CUmemAllocationProp, u
         // SAFETY: writes one integer.
         let code = unsafe { api::cuDeviceGetAttribute(&mut has, attribute, device) };
         cuda.check("cuDeviceGetAttribute", code)?;
-        // Windows has other handles, which are untested.
+        // Windows would need another handle type, which this crate does not support here.
         if has == 0 || cfg!(not(unix)) {
             return Err(Error::DeviceLacks(format!("CUDA {what} on {name} ({})", std::env::consts::OS)));
         }
@@ -186,11 +187,11 @@ fn round_up(sizes: &[u64], granularity: u64) -> Result<Vec<u64>> {
     rounded.filter(fits).ok_or_else(too_large)
 }
 
-/// A range of addresses that is reserved, or mapped to memory.
+/// A reserved range of CUDA's addresses, or a mapping of memory in such a range. Undone when it is dropped.
 struct Addresses {
     pointer: sys::CUdeviceptr,
     size: u64,
-    /// The call that undoes it, with its name.
+    /// The name of the call that undoes the reservation or the mapping, and the call.
     undo: (&'static str, unsafe fn(sys::CUdeviceptr, usize) -> api::Code),
     cuda: Cuda,
 }
@@ -198,15 +199,15 @@ struct Addresses {
 impl Addresses {
     fn reserve(cuda: &Cuda, size: u64) -> Result<Self> {
         let mut pointer = 0;
-        // SAFETY: writes one address; the size is whole granules, and CUDA chooses alignment and place.
+        // SAFETY: writes one address. The size is a multiple of the granularity. CUDA chooses the address.
         let code = unsafe { api::cuMemAddressReserve(&mut pointer, size as usize, 0, 0, 0) };
         cuda.check("cuMemAddressReserve", code)?;
         Ok(Self { pointer, size, undo: ("cuMemAddressFree", api::cuMemAddressFree), cuda: cuda.clone() })
     }
 
-    /// `pointer` must lie in a reserved range, with room for `size` bytes.
+    /// Maps the first `size` bytes of the chunk. `pointer` must lie in a reserved range, with room for them.
     fn map(pointer: sys::CUdeviceptr, chunk: &Chunk, size: u64) -> Result<Self> {
-        // SAFETY: a live handle, whose size CUDA checks, and addresses that nothing is mapped to yet.
+        // SAFETY: a live handle, whose size CUDA checks, and reserved addresses where nothing is mapped yet.
         let code = unsafe { api::cuMemMap(pointer, size as usize, 0, chunk.handle, 0) };
         chunk.cuda.check("cuMemMap", code)?;
         Ok(Self { pointer, size, undo: ("cuMemUnmap", api::cuMemUnmap), cuda: chunk.cuda.clone() })
@@ -216,8 +217,8 @@ impl Addresses {
 impl Drop for Addresses {
     fn drop(&mut self) {
         let (call, undo) = self.undo;
-        // SAFETY: reserved or mapped above. Nothing is mapped any more when a reserved range is dropped, and no
-        // stream uses a mapping any more: code that launches work on it promises that.
+        // SAFETY: reserved or mapped above, and undone once. The owners drop mappings before their reserved
+        // range. Code that launches work on a mapping promises that the GPU has finished.
         self.cuda.cleanup(call, || unsafe { undo(self.pointer, self.size as usize) });
     }
 }
@@ -242,19 +243,19 @@ impl Chunk {
     fn import(cuda: &Cuda, fd: &Fd, size: u64, like: &sys::CUmemAllocationProp) -> Result<Self> {
         let (mut handle, mut props) = (0, MaybeUninit::new(*like));
         cuda.bind()?;
-        // SAFETY: writes one handle. The descriptor is passed by value, as a pointer, and only read.
+        // SAFETY: writes one handle. The pointer's value is the descriptor, which the call does not close.
         let code = unsafe {
             api::cuMemImportFromShareableHandle(&mut handle, fd.number() as usize as *mut c_void, POSIX)
         };
         cuda.check("cuMemImportFromShareableHandle", code)?;
-        // From here on Drop releases the handle.
+        // From here on, `Drop` releases the handle.
         let chunk = Self { handle, size, cuda: cuda.clone() };
         // SAFETY: a live handle; writes one description.
         let code = unsafe { api::cuMemGetAllocationPropertiesFromHandle(props.as_mut_ptr(), handle) };
         cuda.check("cuMemGetAllocationPropertiesFromHandle", code)?;
         // Read field by field: a newer driver may write a value that the Rust enums of the structure lack.
         let props = props.as_ptr();
-        // SAFETY: (all three) written above, or by `like`; any number is valid.
+        // SAFETY: all three are initialised: `props` began as a copy of `like`. Any number is valid.
         let (place, id, compression) = unsafe {
             (
                 (&raw const (*props).location.type_).cast::<u32>().read(),
@@ -273,13 +274,13 @@ impl Chunk {
         Ok(chunk)
     }
 
-    /// Checks that the memory has exactly `size` bytes. CUDA has no call that returns the size, but it
+    /// Checks that the memory has exactly `self.size` bytes. CUDA has no call that returns the size, but it
     /// refuses to map more bytes than the memory has.
     fn with_size(self, granularity: u64) -> Result<Self> {
         let (size, more) = (self.size, self.size.saturating_add(granularity));
         let room = Addresses::reserve(&self.cuda, more)?;
-        // Running out of memory and a fault say nothing about the size. Any other error means that it is
-        // wrong: the manual names no code for that (an H200 with driver 580.159.04 reports 801).
+        // A lack of memory, or a fault, says nothing about the size. Any other error means that the size is
+        // wrong: the manual names no code for a wrong size (an H200 with driver 580.159.04 reports 801).
         let other_reason = |error: &Error| error.is_out_of_memory() || self.cuda.has_faulted();
         match Addresses::map(room.pointer, &self, size) {
             Ok(_) => {}
@@ -296,7 +297,7 @@ impl Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // SAFETY: created above, released once.
+        // SAFETY: created or imported above, released once.
         self.cuda.cleanup("cuMemRelease", || unsafe { api::cuMemRelease(self.handle) });
     }
 }

@@ -16,14 +16,15 @@ use crate::sparse;
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// A Vulkan buffer in memory that CUDA allocated. It owns the buffer and Vulkan's references to the memory,
-/// and keeps the [`CudaAllocation`] alive. [`crate::cuda_memory`] has an example.
+/// A Vulkan buffer in memory that CUDA allocated. Owns the buffer and Vulkan's references to the memory, and
+/// keeps the [`CudaAllocation`] alive, if there is one. [`crate::cuda_memory`] has an example.
 pub struct CudaBuffer {
-    // Dropped before its memory.
+    // Dropped before `memories`.
     pub(crate) buffer: Buffer,
     /// One import for each chunk that holds bytes of the buffer.
     memories: Vec<Memory>,
-    /// CUDA's address of the same bytes, and the allocation that keeps it valid. Dropped last.
+    /// CUDA's address of the same bytes, and the allocation that keeps the address valid. `None` if the
+    /// buffer was made from descriptors. Dropped last.
     owner: Option<(sys::CUdeviceptr, Arc<CudaAllocation>)>,
 }
 
@@ -40,21 +41,22 @@ impl CudaBuffer {
         range: Range,
         usage: vk::BufferUsageFlags,
     ) -> Result<Self> {
-        // SAFETY: there is no queue.
+        // SAFETY: the demands are about a queue, and there is none.
         unsafe { Self::of_allocation(pair, allocation, range, usage, None) }
     }
 
-    /// Like [`CudaBuffer::new`], but the bytes may span several chunks. Binds them with `vkQueueBindSparse`
-    /// ([Sparse Resources]), and returns when they are bound.
+    /// Like [`CudaBuffer::new`], but `range` may span several chunks. Binds the buffer to them with
+    /// `vkQueueBindSparse` ([Sparse Resources]), and waits until the GPU has done so.
     ///
     /// # Errors
-    /// Also fails if the device or the queue family does not support sparse binding, or not for imported
-    /// memory, or if a chunk's part of the range is not a whole number of sparse blocks, usually of 64 KiB.
+    /// Also fails if the device or the queue family does not support sparse binding, if the device does not
+    /// support it for imported memory, or if a chunk would hold part of a sparse block (usually 64 KiB).
     ///
     /// # Safety
-    /// - The device must have been created with `sparseBinding`. Vulkan cannot tell whether it was.
+    /// - The device must have been created with `sparseBinding`, which Vulkan cannot check.
     /// - `queue` must be a queue of the pair's device, of the family `family`.
-    /// - No other thread may use the queue during the call. Its earlier work must be able to finish.
+    /// - No other thread may use the queue during the call. Earlier work on the queue must not wait for this
+    ///   thread.
     ///
     /// [Sparse Resources]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#sparsememory
     pub unsafe fn spanning(
@@ -87,11 +89,11 @@ impl CudaBuffer {
         let chunks = allocation.chunks();
         let (mut made, found) = Self::create(pair.vk(), &chunks, range, usage, queue)?;
         for piece in &found {
-            // SAFETY: exported just now from this very chunk, on the pair's GPU.
+            // SAFETY: exported just now from this chunk, which has this size and is on the pair's GPU.
             unsafe { made.import(allocation.export(piece.chunk)?, chunks[piece.chunk]) }?;
         }
         made.owner = Some((allocation.pointer() + range.offset, allocation.clone()));
-        // SAFETY: the caller's promise.
+        // SAFETY: the memory of each piece was imported above. The caller promises the rest.
         unsafe { made.bind(&found, queue) }
     }
 
@@ -105,7 +107,7 @@ impl CudaBuffer {
     ///
     /// # Safety
     /// `fd` must stand for memory on this device's GPU, which CUDA exported (`cuMemExportToShareableHandle`),
-    /// of exactly `allocation_size` bytes. Drivers need not detect a broken promise.
+    /// of exactly `allocation_size` bytes. Drivers need not detect a violation.
     pub unsafe fn from_descriptor(
         vk: &Vk,
         fd: Fd,
@@ -114,7 +116,7 @@ impl CudaBuffer {
         usage: vk::BufferUsageFlags,
     ) -> Result<Self> {
         let (mut made, found) = Self::create(vk, &[allocation_size], range, usage, None)?;
-        // SAFETY: the caller's promise; there is no queue.
+        // SAFETY: the caller promises what `import` demands. `bind` gets the imported memory, and no queue.
         unsafe {
             made.import(fd, allocation_size)?;
             made.bind(&found, None)
@@ -124,8 +126,8 @@ impl CudaBuffer {
     /// Like [`CudaBuffer::from_descriptor`], for several chunks: a descriptor and a size in bytes for each.
     ///
     /// # Safety
-    /// Same as [`CudaBuffer::from_descriptor`] for each chunk. For several chunks, also the same as
-    /// [`CudaBuffer::spanning`].
+    /// Same as [`CudaBuffer::from_descriptor`], for each chunk. Unless there is exactly one chunk, also the
+    /// same as [`CudaBuffer::spanning`], for the device `vk`.
     pub unsafe fn from_descriptors(
         vk: &Vk,
         mut chunks: Vec<(Fd, u64)>,
@@ -147,7 +149,7 @@ impl CudaBuffer {
                 unsafe { made.import(fd, size) }?;
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the memory of each piece was imported above. The caller promises the rest.
         unsafe { made.bind(&found, Some(queue)) }
     }
 
@@ -162,13 +164,13 @@ impl CudaBuffer {
         self.owner.as_ref().map(|(pointer, _)| *pointer)
     }
 
-    /// Returns the size in bytes, as requested.
+    /// Returns the buffer's size in bytes, as requested.
     pub fn size(&self) -> u64 {
         self.buffer.size
     }
 
-    /// Creates the buffer for `range` without binding memory, and returns the pieces of the chunks that it
-    /// needs. Without a queue for sparse binding, there is exactly one piece.
+    /// Creates the buffer for `range`, still unbound, and returns it with the pieces of the chunks that it
+    /// must be bound to. Without a queue for sparse binding, there is exactly one piece.
     fn create(
         vk: &Vk,
         chunks: &[u64],
@@ -185,7 +187,7 @@ impl CudaBuffer {
         vk.memory_handles()?;
         vk.require_usage(usage)?;
         let (name, fd) = (&vk.info().name, ExportType::OpaqueFd);
-        // SAFETY: the adopted device's own.
+        // SAFETY: `vk` keeps both handles alive, and its physical device belongs to its instance.
         let features = unsafe { exportable::buffer(vk.instance(), vk.physical(), (usage, flags), fd) };
         let what = format!("{sparse}buffers for {usage:?} as {}", fd.name());
         if !features.contains(Features::IMPORTABLE) {
@@ -201,7 +203,7 @@ impl CudaBuffer {
                 "{range} of CUDA's memory do not begin at a multiple of {alignment}, as VkMemoryRequirements::alignment requires"
             )));
         }
-        // The size includes the bytes that Vulkan requires beyond the buffer's own.
+        // Vulkan may require more bytes of memory than the buffer has.
         let found = pieces(chunks, Range { size: buffer.required.size, ..range })?;
         match queue {
             Some(_) => sparse::check(&found, alignment)?,
@@ -230,7 +232,7 @@ impl CudaBuffer {
             .push_next(&mut import);
         let info = if flags.flags.is_empty() { info } else { info.push_next(&mut flags) };
         let call = "vkAllocateMemory (import of a file descriptor)";
-        // SAFETY: a live device and a description that points to locals; the caller promises the rest.
+        // SAFETY: a live device, and a description that points to locals. The caller promises the rest.
         let raw = unsafe { vk.device().allocate_memory(&info, None) }.map_err(vk.failed(call))?;
         // "Importing memory from a file descriptor transfers ownership of the file descriptor from the
         // application to the Vulkan implementation." After a failure, `?` drops `fd`, which closes it.
@@ -243,12 +245,13 @@ impl CudaBuffer {
     /// The memory of each piece must have been imported. If there is a queue, same as [`sparse::bind`].
     unsafe fn bind(self, pieces: &[Piece], queue: Option<(vk::Queue, u32)>) -> Result<Self> {
         let Some((queue, _)) = queue else {
-            // SAFETY: aligned and inside the allocation, checked in `create`; bound once.
+            // SAFETY: `create` checked that the offset is aligned and that the piece lies inside the memory,
+            // which the caller has imported. Bound once.
             unsafe { self.buffer.bind(&self.memories[0], pieces[0].range.offset) }?;
             return Ok(self);
         };
         let places = pieces.iter().zip(self.memories.iter().map(|memory| memory.raw));
-        // SAFETY: the caller's promise.
+        // SAFETY: `create` has checked the pieces. The buffer is unbound. The caller promises the rest.
         match unsafe { sparse::bind(&self.buffer.vk, queue, self.buffer.raw, places) } {
             Ok(()) => Ok(self),
             Err(error) => {

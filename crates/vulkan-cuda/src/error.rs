@@ -44,29 +44,29 @@ pub enum Error {
         device: String,
         /// `CUresult` as a number.
         code: u32,
-        /// Its name, by `cuGetErrorName`.
+        /// The code's name, from `cuGetErrorName`.
         name: String,
-        /// Its description, by `cuGetErrorString`.
+        /// The code's description, from `cuGetErrorString`.
         text: String,
     },
 
     /// The CUDA driver is missing or too old.
     #[error("the CUDA driver: {reason}; {hint}")]
     Driver {
-        /// What is wrong with it.
+        /// What is wrong with the driver.
         reason: String,
         /// What to do.
         hint: &'static str,
     },
 
-    /// The two devices cannot share.
+    /// The Vulkan device and the CUDA device cannot share memory and semaphores.
     #[error("{vulkan} of Vulkan and {cuda} of CUDA cannot share: {reason}")]
     Mismatch {
-        /// Vulkan's device, with its UUID.
+        /// The Vulkan device's name and UUID.
         vulkan: String,
-        /// CUDA's device, with its UUID.
+        /// The CUDA device's name and UUID.
         cuda: String,
-        /// Why not.
+        /// Why they cannot share.
         reason: Mismatch,
     },
 
@@ -74,11 +74,11 @@ pub enum Error {
     #[error("{0}")]
     Timeout(String),
 
-    /// The request breaks a rule of one of the two APIs. Most are refused before a driver is called.
+    /// The request breaks a rule of one of the two APIs. Most such requests fail before a driver is called.
     #[error("{0}")]
     Rule(String),
 
-    /// The device or its driver cannot do what was requested. Another device may.
+    /// The device or its driver cannot do what was requested. Another device may be able to.
     #[error("{0}")]
     DeviceLacks(String),
 
@@ -109,8 +109,8 @@ impl Error {
         }
     }
 
-    /// Returns `true` if this machine cannot do what was requested: its CUDA driver, its device or its system
-    /// lacks it. A test may then skip.
+    /// Returns `true` if this machine cannot do what was requested, because of its CUDA driver, its device or
+    /// its operating system. A test may then be skipped.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Driver { .. } | Self::DeviceLacks(_) | Self::SystemLacks(_))
     }
@@ -119,35 +119,36 @@ impl Error {
 /// Why a Vulkan device cannot share with CUDA. `Display` writes a clause about the Vulkan device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
-    /// No CUDA device has its UUID, or on Windows its LUID, if both APIs report one.
+    /// No CUDA device has the Vulkan device's UUID. (If both APIs report a LUID, the LUIDs are compared.)
     #[error("no CUDA device has its UUID")]
     NoTwin,
-    /// It belongs to a device group of this many physical devices. CUDA cannot import a group's memory.
+    /// The Vulkan device was made from a device group with this number of physical devices. CUDA cannot
+    /// import a group's memory.
     #[error("it is one of a device group of {0}")]
     Group(usize),
-    /// Its buffers cannot be exported.
+    /// The Vulkan device cannot export buffers.
     #[error("it cannot export a buffer as {HANDLES}")]
     Buffer,
-    /// Its timeline semaphores cannot be exported.
+    /// The Vulkan device cannot export timeline semaphores.
     #[error("it cannot export a timeline semaphore as {HANDLES}")]
     Timeline,
-    /// The CUDA device with its UUID cannot import timeline semaphores.
+    /// The CUDA device of this GPU cannot import timeline semaphores.
     #[error("its CUDA driver cannot import timeline semaphores")]
     CudaTimeline,
 }
 
-/// The names of `ExportType::HERE`, which this module must not import.
+/// The names of the types in `ExportType::HERE`. They are repeated here because `handle` imports this module.
 const HANDLES: &str = if cfg!(windows) { "OPAQUE_WIN32 or OPAQUE_WIN32_KMT" } else { "OPAQUE_FD" };
 
 /// Returns the description of a `VkResult`, followed by its name.
 pub fn vulkan_words(result: vk::Result) -> String {
     let (text, name) = (result.to_string(), format!("{result:?}"));
-    // ash has no words for some codes.
+    // For some codes, `Display` writes only the name, too.
     if text == name { name } else { format!("{} ({name})", text.trim_end_matches('.')) }
 }
 
-/// Returns advice on a CUDA error. `call` is the function that failed, `code` its `CUresult` as a number. The
-/// text follows the error's own, so it begins with a semicolon. It is empty if there is no advice.
+/// Returns advice on a CUDA error, or an empty string. `call` is the function that failed, and `code` is its
+/// `CUresult` as a number. The advice begins with a semicolon, because it follows the text of the error.
 pub fn cuda_advice(call: &str, code: u32) -> &'static str {
     match code {
         34 => "; this file is only for linking: take its folder (stubs) out of LD_LIBRARY_PATH",
@@ -155,7 +156,7 @@ pub fn cuda_advice(call: &str, code: u32) -> &'static str {
         304 if call.starts_with("cuImport") => {
             "; under WSL2 CUDA cannot import Vulkan's memory or semaphores: run on Linux itself"
         }
-        // INVALID_VALUE, INVALID_HANDLE and UNKNOWN: drivers differ in the code for an unusable handle.
+        // INVALID_VALUE, INVALID_HANDLE or UNKNOWN: each driver has its own code for an unusable handle.
         1 | 400 | 999 if matches!(call, "cuImportExternalMemory" | "cuImportExternalSemaphore") => {
             "; most likely the handle is not one that Vulkan exported on this GPU"
         }
@@ -176,8 +177,8 @@ pub fn cuda_advice(call: &str, code: u32) -> &'static str {
 
 static CLEANUP: OnceLock<fn(&Error)> = OnceLock::new();
 
-/// Sets the handler for errors that occur in a `Drop`, which cannot return them. Without a handler they are
-/// written to standard error. Only the first call has an effect.
+/// Sets the handler for errors that occur in a `Drop`, which cannot return them. Without a handler, they are
+/// written to standard error. Only the first call of this function has an effect.
 pub fn on_cleanup_error(handler: fn(&Error)) {
     let _ = CLEANUP.set(handler);
 }

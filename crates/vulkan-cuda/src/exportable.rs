@@ -1,15 +1,14 @@
-//! Queries what a device can export. Exporting what the driver does not offer is undefined behaviour.
+//! Queries what a device can export or import. To export anything else is undefined behaviour.
 //!
-//! Each function is `unsafe` because it takes raw handles: `physical` must be a live device of `instance`.
+//! Each function is `unsafe`, because it takes raw handles: `physical` must be a live device of `instance`.
 
 use ash::vk;
 
 use crate::handle::ExportType;
 use crate::shape::Shape;
 
-/// Queries whether a device exports such images, with optimal tiling. Returns the handle type, the first of
-/// [`ExportType::HERE`] that the driver offers. The error text names the driver's reason, or the limit that
-/// the shape exceeds.
+/// Returns the first type of [`ExportType::HERE`] as which the device exports images of this format, shape
+/// and usage with optimal tiling. The error names the driver's reason, or the exceeded limit.
 ///
 /// # Safety
 /// See the module.
@@ -32,7 +31,7 @@ pub(crate) unsafe fn image(
             .push_next(&mut external);
         let mut answer = vk::ExternalImageFormatProperties::default();
         let mut properties = vk::ImageFormatProperties2::default().push_next(&mut answer);
-        // SAFETY: the caller's promise; the chains are of local structures.
+        // SAFETY: the caller promises live handles. The chains point to local structures.
         unsafe { instance.get_physical_device_image_format_properties2(physical, &info, &mut properties) }
             .map_err(|result| match result {
                 vk::Result::ERROR_FORMAT_NOT_SUPPORTED => {

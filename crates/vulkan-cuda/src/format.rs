@@ -1,13 +1,14 @@
 //! Translates Vulkan formats to CUDA array formats, using one table.
 //!
 //! The integer formats and 32-bit floats are from CUDA's Programming Guide ("Mapping Mipmapped Arrays onto
-//! Imported Memory Objects"). A *normalised* format becomes an array of integers with the same bytes. Each
-//! texture object returns either a float from 0 or -1 to 1, or the integer (`CU_TRSF_READ_AS_INTEGER`).
-//! (`CU_AD_FORMAT_UNORM_…` and `CU_AD_FORMAT_SNORM_…` need a driver of CUDA 11.5.)
+//! Imported Memory Objects"). A *normalised* format becomes an array of integers with the same bytes. A
+//! texture object converts the integer to a float (from 0 to 1, or from -1 to 1), or returns it unchanged
+//! (`CU_TRSF_READ_AS_INTEGER`). The table does not use `CU_AD_FORMAT_UNORM_…` and `CU_AD_FORMAT_SNORM_…`,
+//! because they need a driver of CUDA 11.5.
 //!
 //! CUDA does not reorder the channels: a kernel's `x` is blue in a `B8G8R8A8` format. An *sRGB* format is
 //! normalised, and its values stay encoded: a texture object returns and filters encoded values, and a kernel
-//! must write encoded ones. (`CU_TRSF_SRGB` should decode them, but was not tried.)
+//! must write encoded values. (`CU_TRSF_SRGB` should decode them, but this was not tried.)
 //!
 //! [`ArrayFormat::of`] refuses depth formats and NV12, and its error says what to share instead.
 
@@ -16,7 +17,7 @@ use cudarc::driver::sys::CUarray_format as Array;
 
 use crate::{Error, Result};
 
-/// What a channel's bits mean to code that samples the image: the suffix of a `VkFormat`.
+/// The meaning of a channel's bits to Vulkan code that samples the image. It is the suffix of a `VkFormat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Numeric {
     /// An unsigned integer.
@@ -33,12 +34,12 @@ pub enum Numeric {
     Srgb,
 }
 
-/// One row of the table: a format as both APIs define it.
+/// A format in the terms of both APIs: one row of the table [`FORMATS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayFormat {
     /// Vulkan's format.
     pub vulkan: vk::Format,
-    /// What a channel means.
+    /// The meaning of a channel's bits.
     pub numeric: Numeric,
     /// CUDA's format (`CUDA_ARRAY3D_DESCRIPTOR::Format`).
     pub array: Array,
@@ -49,10 +50,10 @@ pub struct ArrayFormat {
 }
 
 impl ArrayFormat {
-    /// Returns the row of `format`.
+    /// Returns the row of [`FORMATS`] for `format`.
     ///
     /// # Errors
-    /// Fails if no CUDA array has this layout. The error says what to share instead, or lists all formats.
+    /// Fails if the table has no such row. The error says what to share instead, or lists all formats.
     pub fn of(format: vk::Format) -> Result<Self> {
         FORMATS.iter().find(|line| line.vulkan == format).copied().ok_or_else(|| {
             let advice = instead(format).unwrap_or_else(|| {
@@ -107,7 +108,8 @@ use Array::{
 };
 use Numeric::{Sfloat, Sint, Snorm, Srgb, Uint, Unorm};
 
-/// All rows: 1, 2 or 4 channels of 8, 16 or 32 bits each, sorted by bits per channel, then by channels.
+/// All formats that can be shared: 1, 2 or 4 channels of 8, 16 or 32 bits each. They are sorted by bits per
+/// channel, then by channels.
 pub const FORMATS: [ArrayFormat; 39] = [
     line(vk::Format::R8_UINT, Uint, U8, 1, 8),
     line(vk::Format::R8_SINT, Sint, S8, 1, 8),

@@ -1,5 +1,5 @@
-//! The state that a ring and its turns share and keep alive: the slots, the two timelines, and the ledger of
-//! the slots. This module calls the drivers; [`crate::ledger`] only does arithmetic.
+//! The state that a ring and its turns share and keep alive: the slots, the two timelines, and the ledger,
+//! which tracks the use of the slots. This module calls the drivers; [`crate::ledger`] only does arithmetic.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -17,15 +17,15 @@ use crate::slot::{QueueUse, Resource, Slot, Transfer};
 use crate::timeline::SharedTimeline;
 use crate::{Error, Result};
 
-/// The maximum length of one wait for either timeline. Between waits, the loop checks if CUDA has failed.
+/// The maximum length of one wait for a timeline. `come_to_rest` checks for a fault of CUDA between waits.
 const LOOK: Duration = Duration::from_secs(1);
 
 pub(crate) struct RingCore<S: Slot, C: Stream> {
     pub(crate) ring: Ring,
-    /// Dropped when the GPU has finished. Otherwise leaked, because the GPU may still use these objects.
+    /// Dropped with the ring if the GPU has finished. Otherwise leaked, because the GPU may still use it.
     pub(crate) owned: ManuallyDrop<Owned<S, C>>,
     ledger: Mutex<Ledger>,
-    /// Whether Vulkan writes and CUDA reads.
+    /// Whether the ring is a `RingToCuda`: Vulkan writes and CUDA reads.
     to_cuda: bool,
 }
 
@@ -96,7 +96,7 @@ impl<S: Slot, C: Stream> RingCore<S, C> {
     }
 
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        // A poisoned lock only means that another thread panicked; the ledger is intact.
+        // A poisoned lock means only that another thread panicked. The ledger is intact.
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -104,70 +104,74 @@ impl<S: Slot, C: Stream> RingCore<S, C> {
     /// Same as [`Resource::record`](crate::shared_ring::Resource), for a slot of this ring.
     pub(crate) unsafe fn record(&self, slot: &S, commands: vk::CommandBuffer, transfer: Transfer) {
         let (device, queue) = (self.owned.pair.vk().device(), self.owned.queue);
-        // SAFETY: the caller's promise; the slot is alive, and of this device (checked in `of_ring`).
+        // SAFETY: the slot belongs to this device (checked in `of_ring`). The caller promises the rest.
         unsafe { slot.resource().record(device, commands, queue, transfer) };
     }
 
-    /// Begins CUDA's half of a frame: the stream waits, on the GPU, until Vulkan's timeline has reached
-    /// `value`, unless that is 0.
+    /// Begins CUDA's work on a frame. Unless `value` is 0, makes the stream wait until Vulkan's timeline has
+    /// reached `value`, without blocking the CPU.
     pub(crate) fn begin_cuda(&self, value: u64, call: &'static str) -> Result<()> {
-        // Each launch of a captured graph would repeat the frame.
+        // Refuses capture, because each launch of the graph would repeat the frame's wait and signal.
         self.owned.pair.cuda().require_uncaptured(&self.owned.stream, call)?;
         self.ledger().begins();
         if value > 0 {
-            // SAFETY: the core lives until the stream has passed this.
+            // SAFETY: `Drop` keeps the timeline until the stream has passed the wait, or leaks it.
             unsafe { self.owned.vulkan.cuda_wait(&self.owned.stream, value) }?;
             self.ledger().waits(value, self.owned.cuda.promised());
         }
         Ok(())
     }
 
-    /// Enqueues the next signal on CUDA's stream, and returns its value. If `guarded`, it overtakes nothing.
+    /// Enqueues the next signal on CUDA's stream, and returns its value. If `guarded`, a guard comes before
+    /// the signal, so that it cannot overtake a memset.
     pub(crate) fn signal_cuda(&self, guarded: bool) -> Result<u64> {
         let (timeline, value) = (&self.owned.cuda, self.owned.cuda.promised() + 1);
-        // SAFETY: `Drop` keeps the timeline until the stream has passed this. Only this stream signals it.
+        // SAFETY: `Drop` keeps the timeline until the stream has passed the signal, or leaks it. Only this
+        // stream signals the timeline, so the values increase.
         unsafe { timeline.signal(&self.owned.stream, value, guarded) }?;
         Ok(value)
     }
 
-    /// Checks whether CUDA has faulted, and ends Vulkan's waits if so.
+    /// Fails if CUDA reports an error. If CUDA has faulted, also ends Vulkan's waits for CUDA.
     pub(crate) fn check(&self) -> Result<()> {
         let cuda = self.owned.pair.cuda();
-        // SAFETY: a live stream of this context.
+        // SAFETY: a live stream of this context, which is current.
         let answer =
             cuda.bind().and_then(|()| match unsafe { api::cuStreamQuery(self.owned.stream.raw()) } {
                 api::Code::NOT_READY => Ok(()),
                 code => cuda.check("cuStreamQuery", code),
             });
         if cuda.has_faulted() {
-            // SAFETY: after a fault a context executes nothing more.
+            // SAFETY: after a fault, a context executes nothing more, so CUDA will not signal.
             let ended = unsafe { self.abort() };
             return answer.and(ended);
         }
         answer
     }
 
-    /// Returns whether neither side uses the ring any more: the device is lost, and CUDA faulted or is idle.
+    /// Returns whether neither API uses the ring any more: `error` says that the Vulkan device is lost, and
+    /// CUDA has faulted or is idle.
     fn is_dead(&self, error: &Error) -> bool {
         let lost = matches!(error, Error::Vulkan { result: vk::Result::ERROR_DEVICE_LOST, .. });
-        // SAFETY: a live stream of this context.
+        // SAFETY: a live stream of this context, which is current when this is called.
         let done = || unsafe { api::cuStreamQuery(self.owned.stream.raw()) } == api::Code::SUCCESS;
         let cuda = self.owned.pair.cuda();
         lost && (cuda.has_faulted() || cuda.bind().is_ok() && done())
     }
 
-    /// Signals, from the CPU, all values that CUDA has promised to signal.
+    /// Signals, from the CPU, the last value that CUDA was asked to signal, which ends Vulkan's waits.
     ///
     /// # Safety
     /// CUDA must not signal any more.
     pub(crate) unsafe fn abort(&self) -> Result<()> {
         self.ledger().aborted = true;
-        // SAFETY: the caller's promise: CUDA no longer signals it, and nothing else does.
+        // SAFETY: CUDA no longer signals the timeline (the caller's promise), and Vulkan never does.
         unsafe { self.owned.cuda.signal_from_host(self.owned.cuda.promised()) }
     }
 
-    /// Waits until the GPU has finished the ring's work, or only Vulkan's part if CUDA has faulted. Fails
-    /// after `limit`, if a driver call fails, or if the ring was aborted without a fault.
+    /// Blocks until the GPU has finished the ring's work. If CUDA has faulted, waits only for Vulkan's work.
+    /// Fails if that takes longer than `limit`, if a driver call fails, or if the ring was aborted without a
+    /// fault.
     fn come_to_rest(&self, limit: Duration) -> Result<()> {
         let begin = Instant::now();
         let cuda = self.owned.pair.cuda();
@@ -177,10 +181,10 @@ impl<S: Slot, C: Stream> RingCore<S, C> {
         if !self.ledger().busy {
             return Ok(());
         }
-        // Ignores the error, because only `has_faulted` matters here.
+        // The error is ignored: what matters here is that `check` sets `has_faulted`.
         let _ = self.check();
         if self.ledger().unfinished && !cuda.has_faulted() {
-            // An extra signal, to wait for work that was enqueued after the last one too.
+            // Signals once more, because the stream may have work after its last signal.
             let signalled = self.signal_cuda(true);
             let _ = self.check();
             match signalled {
@@ -196,7 +200,7 @@ impl<S: Slot, C: Stream> RingCore<S, C> {
                     || self.owned.cuda.wait_from_host(self.owned.cuda.promised(), slice)?)
             {
                 let mut ledger = self.ledger();
-                // Another thread may have submitted a turn in the meantime.
+                // If another thread has submitted a turn in the meantime, the ring is still busy.
                 ledger.busy = ledger.submitted != submitted;
                 return Ok(());
             }
@@ -235,18 +239,19 @@ impl<S: Slot, C: Stream> Drop for RingCore<S, C> {
             Err(error) if !self.is_dead(&error) => cleanup_error(&Error::Timeout(format!(
                 "a ring was dropped while the GPU used it, and was leaked: {error}"
             ))),
-            // SAFETY: never touched again.
+            // SAFETY: the GPU no longer uses `owned`, and nothing accesses the field after this.
             _ => unsafe { ManuallyDrop::drop(&mut self.owned) },
         }
     }
 }
 
-/// The progress of both sides of a ring. `Display` says which side the other is waiting for: "Vulkan did not
-/// signal: CUDA's `ready` is at 3 of 3, Vulkan's `free` at 1 of 2".
+/// The progress of CUDA and Vulkan in a ring. `Display` says which of them has not signalled yet: "Vulkan did
+/// not signal: CUDA's `ready` is at 3 of 3, Vulkan's `free` at 1 of 2".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// The value of CUDA's timeline. Each frame that CUDA writes, or reads in a
-    /// [`RingToCuda`](crate::RingToCuda), uses one value. So do failed signals and a wait's extra signal.
+    /// [`RingToCuda`](crate::RingToCuda), uses one value. So does each signal that failed, and the extra
+    /// signal of a wait until the ring is idle.
     pub cuda: u64,
     /// The value that CUDA's stream was last asked to signal.
     pub promised: u64,
@@ -257,9 +262,9 @@ pub struct Progress {
     pub awaited: u64,
     /// The value that Vulkan's last submission signals.
     pub submitted: u64,
-    /// The frames handed to Vulkan, and neither submitted nor given up. CUDA cannot use the slots.
+    /// The frames that were handed to Vulkan, neither submitted nor given up. CUDA cannot use their slots.
     pub held: Vec<u64>,
-    /// Whether it is a `RingToCuda`, where the names of the two timelines are swapped.
+    /// Whether the ring is a `RingToCuda`, where the names of the two timelines are swapped.
     pub(crate) to_cuda: bool,
 }
 

@@ -1,8 +1,8 @@
-//! How both APIs identify a device.
+//! The UUID by which both APIs identify a device.
 
 use std::fmt;
 
-/// The 16 bytes by which both APIs identify a device: `VkPhysicalDeviceIDProperties`, `cuDeviceGetUuid`.
+/// A device's UUID, as both APIs report it (`VkPhysicalDeviceIDProperties::deviceUUID`, `cuDeviceGetUuid`).
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct DeviceUuid(pub [u8; 16]);
 
@@ -32,7 +32,7 @@ impl DeviceUuid {
         let text = text.to_ascii_lowercase();
         let text = text.strip_prefix("gpu-").or(text.strip_prefix("mig-")).unwrap_or(&text);
         let digits = text.replace('-', "");
-        // `from_str_radix` would accept a sign.
+        // Checked here, because `from_str_radix` would also accept a sign.
         let valid = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         let number = u128::from_str_radix(&digits, 16).ok().filter(|_| valid)?;
         Some(Self(number.to_be_bytes()))

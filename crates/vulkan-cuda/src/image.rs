@@ -2,10 +2,10 @@
 //!
 //! An image differs from a buffer:
 //!
-//! - Not every format, type and usage can be exported, so the driver is asked first.
-//! - Its tiling stays optimal: only the driver knows where each texel lies. CUDA's driver computes the same
-//!   layout from the same format, extent, layers and levels. With other parameters it would read wrong
-//!   texels, so a mapping takes them from the exported image.
+//! - Not every format, type and usage can be exported, so this module asks the driver first.
+//! - Its tiling is optimal: only the driver knows where each texel lies. CUDA's driver computes the same
+//!   arrangement from the same format, extent, layers and levels. With other parameters, it would read wrong
+//!   texels, so a mapping takes the parameters from the exported image.
 //! - Kernels get no pointer. They write a level through a surface object and read it through a texture
 //!   object. [`Array`] copies a level to linear memory.
 //! - An image has a layout, which CUDA does not track: see [`crate::ownership`].
@@ -21,7 +21,7 @@
 //! println!("Vulkan's side is {:?}", image.exported().raw());
 //!
 //! let level = image.level(0)?;
-//! let surface = level.surface()?; // kernels write through it
+//! let surface = level.surface()?; // kernels write texels through this object
 //! println!("a kernel takes the object {}", surface.raw());
 //! # Ok(())
 //! # }
@@ -46,7 +46,7 @@
 //! ```
 //!
 //! ```compile_fail,E0616
-//! // Vulkan's image cannot be destroyed before its mapping: the mapping owns a share of it.
+//! // Vulkan's image cannot be destroyed before its mapping: a private field keeps it alive.
 //! fn too_early(mapped: vulkan_cuda::SharedImage) {
 //!     drop(mapped.exported);
 //! }
@@ -71,21 +71,22 @@ use crate::{Error, Result};
 /// Describes an [`ExportedImage`]. [`picture`] returns the usual one.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageRequest {
-    /// The texels' format. It must be one of [`crate::format::FORMATS`].
+    /// The format of the texels: one of [`crate::format::FORMATS`].
     pub format: vk::Format,
-    /// View type, extent, layers and levels.
+    /// The view type, the extent, and the numbers of layers and levels.
     pub shape: Shape,
-    /// Vulkan's usages. `COLOR_ATTACHMENT` is also passed on to CUDA.
+    /// The usages in Vulkan. CUDA's array is told whether they include `COLOR_ATTACHMENT`.
     pub usage: vk::ImageUsageFlags,
     /// Whether kernels write the image through surface objects (`CUDA_ARRAY3D_SURFACE_LDST`). Sampling and
     /// copies do not need this.
     pub surface: bool,
 }
 
-/// Describes the usual image: a picture with its mip chain, which kernels write and Vulkan samples. `width`
-/// and `height` are the texels of level 0. Fails as [`Shape::new`] does.
+/// Returns a request for the usual image: a picture with a mip chain, which kernels write and Vulkan samples.
+/// `width` and `height` are those of level 0, in texels. Fails as [`Shape::new`] does.
 ///
-/// It has the usage `STORAGE`, except for sRGB, where few drivers allow it. CUDA's surfaces do not need it.
+/// The usage includes `STORAGE`, except for sRGB formats, for which few drivers allow it. CUDA's surface
+/// objects do not need this usage.
 pub fn picture(format: vk::Format, width: u32, height: u32, levels: u32) -> Result<ImageRequest> {
     let extent = vk::Extent3D { width, height, depth: 1 };
     let storage = match ArrayFormat::of(format) {
@@ -103,9 +104,9 @@ pub fn picture(format: vk::Format, width: u32, height: u32, levels: u32) -> Resu
     })
 }
 
-/// A Vulkan image with optimal tiling, in exportable memory of its own. It owns both.
+/// A Vulkan image with optimal tiling, in exportable memory of its own. Owns the image and the memory.
 pub struct ExportedImage {
-    // Dropped before its memory.
+    // Dropped before `memory`.
     image: Image,
     pub(crate) memory: Memory,
     request: ImageRequest,
@@ -119,22 +120,23 @@ struct Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: code that submits such work promises to wait for that.
+        // SAFETY: destroyed once. Code that submits work with the image promises that the GPU has finished.
         self.vk.cleanup(|device| unsafe { device.destroy_image(self.raw, None) });
     }
 }
 
-/// The allowed image usages: those that need neither a feature nor an extension, because Vulkan cannot tell
-/// which are enabled. `TRANSIENT_ATTACHMENT` (0x40) is excluded: such an image does not keep its contents.
+/// The allowed image usages: those that need neither a feature nor an extension, because Vulkan cannot report
+/// which are enabled. `TRANSIENT_ATTACHMENT` (0x40) is excluded: such an image may lose its contents.
 const USAGES: u32 = 0xff & !0x40;
 
 impl ExportedImage {
-    /// Creates the image, in the layout `UNDEFINED`. Before CUDA's first write it needs a
-    /// [`first_release`](crate::ownership::first_release).
+    /// Creates the image, in the layout `UNDEFINED`. Record a
+    /// [`first_release`](crate::ownership::first_release) before CUDA's first write.
     ///
     /// # Errors
-    /// Fails if CUDA has no counterpart of the format, if a usage is not allowed, if the device does not
-    /// export such an image (the error says why) or was made without the extension, or if memory runs out.
+    /// Fails if CUDA has no counterpart of the format, if there is no usage or one that is not allowed, if
+    /// the device does not export such an image (the error says why) or was created without the extension, or
+    /// if memory has run out.
     pub fn new(vk: &Vk, request: &ImageRequest) -> Result<Self> {
         let format = ArrayFormat::of(request.format)?;
         let shape = request.shape;
@@ -151,7 +153,7 @@ impl ExportedImage {
         if request.usage.is_empty() {
             return Err(Error::Rule(refused("an image needs a usage".into())));
         }
-        // SAFETY: the adopted device's own.
+        // SAFETY: `vk` keeps both handles alive, and its physical device belongs to its instance.
         let kind =
             unsafe { exportable::image(vk.instance(), vk.physical(), request.format, &shape, request.usage) }
                 .map_err(|reason| Error::DeviceLacks(refused(reason)))?;
@@ -173,14 +175,14 @@ impl ExportedImage {
             .push_next(&mut external);
         // SAFETY: a live device and a plain description.
         let raw = unsafe { vk.device().create_image(&info, None) }.map_err(vk.failed("vkCreateImage"))?;
-        // From here on Drop cleans up.
+        // From here on, `Drop` destroys the image.
         let image = Image { raw, vk: vk.clone() };
-        // SAFETY: made above.
+        // SAFETY: the image was created above.
         let required = unsafe { vk.device().get_image_memory_requirements(raw) };
         // Always dedicated: some drivers export images in no other way, and every driver accepts it.
         let dedicated = vk::MemoryDedicatedAllocateInfo::default().image(raw);
         let flags = vk::MemoryAllocateFlags::empty();
-        // SAFETY: the image's own requirements; it was made above.
+        // SAFETY: the requirements are the image's own. It is unbound, and the driver offers `kind` for it.
         let memory = unsafe { Memory::allocate(vk, kind, flags, &required, Some(dedicated)) }?;
         // SAFETY: the memory is dedicated to this image and is bound once.
         unsafe { vk.device().bind_image_memory(raw, memory.raw, 0) }
@@ -193,7 +195,7 @@ impl ExportedImage {
         self.image.raw
     }
 
-    /// Returns the image's dimensions.
+    /// Returns the image's view type, extent, layers and levels.
     pub fn shape(&self) -> Shape {
         self.request.shape
     }
@@ -214,29 +216,29 @@ impl ExportedImage {
     }
 }
 
-/// A Vulkan image, and CUDA's mipmapped array in the same memory. It owns the array, and keeps the image
-/// alive.
+/// A Vulkan image, and CUDA's mipmapped array in the same memory. Owns the array, and keeps the image alive.
 pub struct SharedImage {
-    /// `Drop` destroys it, before any field is dropped.
+    /// Destroyed in `drop`, before the fields are dropped.
     mipmap: sys::CUmipmappedArray,
     // Dropped before Vulkan's image.
     pub(crate) imported: ImportedMemory,
     exported: Arc<ExportedImage>,
 }
 
-// SAFETY: the driver API is thread-safe, and every use binds the context first.
+// SAFETY: the driver API is thread-safe, and every method that calls it binds the context first.
 unsafe impl Send for SharedImage {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: no method relies on the calling thread.
 unsafe impl Sync for SharedImage {}
 
 impl SharedImage {
-    /// Creates an image in Vulkan and maps it into CUDA. Fails as [`ExportedImage::new`] does.
+    /// Creates an image in Vulkan and maps it into CUDA. Fails as [`ExportedImage::new`] and
+    /// [`SharedImage::import`] do.
     pub fn new(pair: &Pair, request: &ImageRequest) -> Result<Arc<Self>> {
         Self::import(pair, &Arc::new(ExportedImage::new(pair.vk(), request)?))
     }
 
-    /// Exports the image's memory, imports it into CUDA and maps all levels. Fails if the image belongs to
-    /// another device, or if CUDA's driver does not support such an array.
+    /// Exports the image's memory, imports it into CUDA and maps all levels. Fails if the pair has another
+    /// Vulkan device, or if CUDA's driver does not support such an array.
     pub fn import(pair: &Pair, exported: &Arc<ExportedImage>) -> Result<Arc<Self>> {
         pair.vk().require_same(&exported.memory.vk)?;
         // ANCHOR: import
@@ -259,11 +261,11 @@ impl SharedImage {
         if level >= levels {
             return Err(Error::Rule(format!("there is no level {level} in an image of {levels} levels")));
         }
-        // SAFETY: the mipmapped array is `self`'s.
+        // SAFETY: `self` owns the mipmapped array, and destroys it when the last `Arc` is dropped.
         unsafe { Array::of_level(self.mipmap, level, &self.imported.cuda, self.clone()) }
     }
 
-    /// Returns CUDA's mipmapped array, for texture objects (`cuTexObjectCreate`), valid while `self` lives.
+    /// Returns CUDA's mipmapped array, for texture objects (`cuTexObjectCreate`). Valid while `self` lives.
     ///
     /// To read one level, create the object from the whole array, and set both level clamps to that level. An
     /// object created from one level's array reads wrong texels from the second layer on (H200, driver 580).
@@ -279,8 +281,8 @@ impl SharedImage {
 
 impl Drop for SharedImage {
     fn drop(&mut self) {
-        // SAFETY: mapped above. No stream uses it any more: code that launches work on it promises that. No
-        // surface or texture object is left: each holds an `Arc` of this.
+        // SAFETY: mapped in `import`, destroyed once. Code that launches work on the array promises that the
+        // GPU has finished. No `Array` or `Surface` is left, because each holds an `Arc` of this image.
         self.imported
             .cuda
             .cleanup("cuMipmappedArrayDestroy", || unsafe { api::cuMipmappedArrayDestroy(self.mipmap) });

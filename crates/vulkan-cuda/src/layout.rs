@@ -41,7 +41,8 @@ impl fmt::Display for Range {
 }
 
 /// Places buffers one after the other. Each begins at the next multiple of its own alignment and of
-/// [`PACKED_ALIGNMENT`]. Returns their ranges and the size of the allocation. Fails if a buffer has size 0.
+/// [`PACKED_ALIGNMENT`]. Returns the buffers' ranges and the size of the allocation. Fails if a buffer has
+/// size 0, or if the size of the allocation does not fit in 64 bits.
 pub(crate) fn pack(needs: &[MemoryRequirements]) -> Result<(Vec<Range>, u64)> {
     let too_large = || Error::Rule("the buffers together need more than 2^64 bytes".into());
     let mut end: u64 = 0;

@@ -1,9 +1,9 @@
-//! Tracks which slot each side has, and which value of `free` CUDA waits for. Frames may be given up. A
-//! `RingToCuda` also has a ledger, with `ready` and `free` swapped, and uses only `waits`, `submitted` and
-//! the flags.
+//! Tracks which slots Vulkan holds, and which value of the timeline `free` CUDA waits for. A frame may be
+//! *given up*, that is, dropped without a submission. A `RingToCuda` also has a ledger, with `ready` and
+//! `free` swapped. It uses only `waits`, `submitted`, `patience` and the flags.
 //!
-//! CUDA only ever waits for a value that an accepted submission signals. So nothing waits for a frame that
-//! was given up, and the CPU never signals for Vulkan (only `RingToCuda::abort` does). The price: while a
+//! CUDA waits only for values that accepted submissions signal, so it never waits for a frame that was given
+//! up, and the CPU need not signal in Vulkan's place (only `RingToCuda::abort` does). The price: while a
 //! frame is *held* (neither submitted nor given up), CUDA cannot begin the next frame in its slot.
 
 use std::collections::VecDeque;
@@ -22,12 +22,12 @@ pub(crate) struct Ledger {
     pub(crate) frame: u64,
     /// The number of frames that CUDA may be ahead of Vulkan, at most the number of slots.
     ahead: usize,
-    /// The greatest value of `free` whose submission was tried. Smaller values can no longer be signalled.
+    /// The greatest value of `free` that a submission tried to signal. Smaller values can no longer be used.
     tried: u64,
-    /// The greatest value that an accepted submission signals.
+    /// The greatest value of `free` that an accepted submission signals.
     pub(crate) submitted: u64,
-    /// The stream's latest waits, oldest first: the value that CUDA had promised to signal before the wait,
-    /// and Vulkan's value that it waits for.
+    /// The stream's latest waits, oldest first. Each has the value of `ready` that CUDA had promised to
+    /// signal before the wait, and the value of `free` that it waits for.
     waits: VecDeque<(u64, u64)>,
     /// Whether either side may have unfinished work.
     pub(crate) busy: bool,
@@ -35,11 +35,11 @@ pub(crate) struct Ledger {
     pub(crate) unfinished: bool,
     /// Whether the CPU has signalled in place of CUDA. Unless CUDA has faulted, its stream may still run.
     pub(crate) aborted: bool,
-    /// Whether CUDA may use the slots: images must be released to CUDA first.
+    /// Whether CUDA may use the slots. Only images must be released to CUDA first.
     pub(crate) released: bool,
     /// How long the drop of the ring waits for the GPU, 5 seconds by default.
     pub(crate) patience: Duration,
-    /// Whether CUDA waits for nothing: see [`crate::SharedRing::leave_out_free`].
+    /// Whether CUDA writes without waiting for Vulkan: see [`crate::SharedRing::leave_out_free`].
     pub(crate) leave_out_free: bool,
 }
 
@@ -80,7 +80,7 @@ impl Ledger {
     }
 
     /// Returns the value that CUDA must wait for before it writes the next `count` frames, or 0 if it need
-    /// not wait. Returns `None` if one of their slots is held.
+    /// not wait. Returns `None` if one of their slots has a held frame.
     // ANCHOR: wait_for
     pub(crate) fn wait_for(&self, count: usize) -> Option<u64> {
         let last = self.frame + count as u64 - 1;
@@ -90,11 +90,11 @@ impl Ledger {
         if self.leave_out_free {
             return Some(0);
         }
-        // Plans with only as many slots as CUDA may be ahead.
+        // Plans as if the ring had only as many slots as CUDA may be ahead.
         let ring = Ring::new(self.ahead.max(count) as u32).unwrap_or(self.ring);
         // The last frame's value is the greatest, so one wait covers the whole batch.
         let planned = ring.turn(last).wait_free.unwrap_or(0);
-        // A frame that was given up has no signal, but then an earlier value is enough.
+        // A frame that was given up signals nothing. The greatest earlier value is then enough.
         let signalled = self.slots.iter().map(|slot| slot.read).filter(|&value| value <= planned).max();
         Some(signalled.filter(|&value| value > self.waited()).unwrap_or(0))
     }
@@ -118,12 +118,12 @@ impl Ledger {
         self.waits.back().map_or(0, |&(_, value)| value)
     }
 
-    /// Returns the value of `free` that CUDA waits for once its own counter has reached `ready`.
+    /// Returns the value of `free` that CUDA waits for after its own timeline has reached `ready`.
     pub(crate) fn awaited(&self, ready: u64) -> u64 {
         self.waits.iter().rev().find(|wait| wait.0 <= ready).map_or(0, |wait| wait.1)
     }
 
-    /// Notes that CUDA has enqueued the signal that hands the next frame to Vulkan. Returns its number.
+    /// Notes that CUDA has enqueued the signal that hands a frame to Vulkan. Returns the frame's number.
     pub(crate) fn hand_over(&mut self) -> u64 {
         let frame = self.frame;
         self.frame += 1;
@@ -132,8 +132,8 @@ impl Ledger {
         frame
     }
 
-    /// Notes that a frame is about to be submitted. Fails if this frame or a later one was tried before, as
-    /// its value must be greater than all earlier ones. The error is the last frame tried.
+    /// Notes that a frame is about to be submitted. Fails if this frame or a later one was tried before,
+    /// because values must increase. The error is the number of the last frame that was tried.
     pub(crate) fn try_submit(&mut self, frame: u64) -> Result<(), u64> {
         let end = self.ring.turn(frame).signal_free;
         if end <= self.tried {

@@ -8,14 +8,14 @@
 //! - Memory that both APIs address: `export`, [`memory`]
 //! - Semaphores that both APIs use, on the GPU: `semaphore`, [`timeline`], and [`binary`] for programs without
 //!   timelines
-//! - Arithmetic for a frame's slot, and the values to wait for and to signal: [`ring`], `ledger`, `frames`
+//! - The arithmetic of frames (slots, and the values to wait for and to signal): [`ring`], `ledger`, `frames`
 //! - The barriers that transfer a buffer from CUDA to Vulkan and back: [`ownership`]
 //! - Images: [`image`](mod@image). Several buffers in one allocation: [`layout`], [`allocation`]
 //! - Memory that CUDA allocated: `cuda_allocation`, `pieces`, `sparse`, `cuda_buffer`, [`cuda_memory`]
 //! - The handover of whole frames: `slot`, `hand_over`, `submission`, `vulkan_turn`, `view`, [`shared_ring`],
 //!   and its reverse [`ring_to_cuda`]
 //!
-//! [`manual`] lists what CUDA's manual says about sharing, and where it is here.
+//! [`manual`] lists what CUDA's manual says about sharing, and which item of this crate does it.
 //!
 //! # Who keeps what alive
 //! [`Vk::from_raw`] adopts a device made with ash, wgpu or vulkano; [`Cuda::from_cudarc`] and
@@ -23,13 +23,14 @@
 //!
 //! Every object keeps alive what it was made from, so you may drop objects in any order. But no type can tell
 //! whether the GPU still uses an object: drop it only when the GPU is done with it. Functions that enqueue
-//! such a use are `unsafe`: their caller promises this. [`SharedRing`] keeps this promise itself.
+//! GPU work on an object are `unsafe`: their caller promises this. A [`SharedRing`] waits when it is dropped.
 //!
-//! Shared objects, rings and turns are `Send`, `Sync` and `'static`, so a renderer's drop callback may own
-//! one. One exception: if the `keep` of [`Vk::from_raw`] is the renderer's own device, the object keeps the
-//! device alive, and the callback never runs. Let the renderer borrow the buffer instead, and drop it after
-//! the renderer has released it, as `examples/wgpu` in the repository does. A [`CudaTurn`] borrows its ring.
-//! Handles and operands of [`handle`] are not `Send`, because they may hold a raw pointer to an NvSci object.
+//! Shared objects, rings and [`VulkanTurn`]s are `'static`, so a renderer's drop callback may own one. Do not
+//! do this if the `keep` of [`Vk::from_raw`] is the renderer's own device: the object would keep the device
+//! alive, and the callback would never run. Let the renderer borrow the buffer instead, and drop the buffer
+//! after the renderer has released it, as `examples/wgpu` in the repository does. The other turns borrow
+//! their ring. All of these types are `Send` and `Sync`. Handles and operands of [`handle`] are not `Send`,
+//! because they may hold a raw pointer to an NvSci object.
 //!
 //! # Errors
 //! [`enum@Error`] names the call, the device, the driver's answer and what to do. An `# Errors` section lists

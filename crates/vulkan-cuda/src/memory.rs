@@ -10,8 +10,8 @@
 //!   than the buffer's size. CUDA then maps only the buffer.
 //! - Teardown is in reverse order: CUDA's mapping, CUDA's import, Vulkan's buffer, Vulkan's memory.
 //!
-//! Neither driver can check the sizes. [`SharedBuffer`] has both sides, so its sizes are right. If you have
-//! only a handle, for example from another process, you must promise them ([`MappedMemory::import`]).
+//! Neither driver can check the sizes. [`SharedBuffer`] does both sides, so its sizes are right. If you have
+//! only a handle, for example from another process, you must know the sizes ([`MappedMemory::import`]).
 
 use std::any::Any;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use crate::handle::MemoryHandle;
 use crate::pair::Pair;
 use crate::vulkan::Vk;
 
-/// A Vulkan buffer in exportable memory of its own. It owns both. Imports of its memory stay valid after it
-/// is dropped, unless they were made with a KMT handle.
+/// A Vulkan buffer, and the exportable memory that holds only this buffer. Imports of the memory stay valid
+/// after the drop, unless they were made with a KMT handle.
 ///
 /// # Examples
 /// Creates Vulkan's half and CUDA's half separately, as two processes would:
@@ -56,15 +56,15 @@ impl ExportedBuffer {
     /// Creates a buffer of `size` bytes in device memory.
     ///
     /// # Errors
-    /// Fails if `size` is 0 or `usage` is empty, if the device was created without the extension or does not
-    /// export buffers of this usage, or if memory has run out.
+    /// Fails if `size` is 0 or `usage` is empty, if the device was created without the extension that exports
+    /// memory, if it does not export buffers of this usage, or if memory has run out.
     pub fn new(vk: &Vk, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
         // ANCHOR: allocate
         let (kind, _) = buffer_export(vk, usage)?;
         let buffer = Buffer::new(vk, size, (usage, vk::BufferCreateFlags::empty()), kind)?;
         let dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(buffer.raw);
         let (flags, required) = (buffer.memory_flags(), &buffer.required);
-        // SAFETY: the buffer's own requirements; it was made above.
+        // SAFETY: the requirements and the dedicated allocation are those of the buffer made above.
         let memory = unsafe { Memory::allocate(vk, kind, flags, required, Some(dedicated)) }?;
         // SAFETY: the memory is dedicated to this buffer and is bound once.
         unsafe { buffer.bind(&memory, 0) }?;
@@ -130,7 +130,7 @@ impl ImportedMemory {
 
 impl Drop for ImportedMemory {
     fn drop(&mut self) {
-        // SAFETY: imported above. Each mapping owns a share of it, and was freed before.
+        // SAFETY: imported in `new`. Mappings hold an `Arc` of `self`, so all of them were freed before.
         self.cuda.cleanup("cuDestroyExternalMemory", || unsafe { api::cuDestroyExternalMemory(self.raw) });
     }
 }
@@ -156,12 +156,12 @@ impl MappedMemory {
     /// Fails if this system has no such handles. Under WSL2, CUDA reports 304 (`OPERATING_SYSTEM`).
     pub unsafe fn import(cuda: &Cuda, handle: MemoryHandle, allocation_size: u64, size: u64) -> Result<Self> {
         let imported = ImportedMemory::new(cuda, handle, allocation_size, true)?;
-        // SAFETY: the bytes lie in the allocation (the caller's promise).
+        // SAFETY: the bytes lie in the allocation, which holds only one buffer (the caller's promise).
         unsafe { Self::map(Arc::new(imported), 0, size) }
     }
 
     /// # Safety
-    /// The bytes must lie in the allocation, and belong to one Vulkan buffer.
+    /// The bytes must lie in the allocation, and must be those of one Vulkan buffer.
     pub(crate) unsafe fn map(imported: Arc<ImportedMemory>, offset: u64, size: u64) -> Result<Self> {
         let cuda = &imported.cuda;
         cuda.bind()?;
@@ -189,7 +189,7 @@ impl MappedMemory {
 
 impl Drop for MappedMemory {
     fn drop(&mut self) {
-        // SAFETY: mapped above. No stream uses it any more: code that launches work on it promises that.
+        // SAFETY: mapped in `map`. No stream uses it any more, as code that launches work on it promises.
         self.imported.cuda.cleanup("cuMemFree", || unsafe { api::cuMemFree(self.pointer) });
     }
 }
@@ -213,12 +213,12 @@ impl SharedBuffer {
     pub fn new(pair: &Pair, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
         let exported = ExportedBuffer::new(pair.vk(), size, usage)?;
         let (handle, allocation_size) = (exported.export()?, exported.allocation_size());
-        // SAFETY: the allocation is the exported buffer's own, which is never larger than its memory.
+        // SAFETY: the allocation is on this GPU, and dedicated to the buffer, which is never larger than it.
         let mapped = unsafe { MappedMemory::import(pair.cuda(), handle, allocation_size, size) }?;
         Ok(Self::of(mapped, exported.raw(), pair.vk(), Arc::new(exported)))
     }
 
-    /// `exported` must own Vulkan's buffer, which must have exactly the mapped bytes.
+    /// Joins both sides. `exported` must own Vulkan's buffer, which must have exactly the mapped bytes.
     pub(crate) fn of(
         mapped: MappedMemory,
         vulkan: vk::Buffer,

@@ -32,7 +32,7 @@ pub struct Access {
     pub access: vk::AccessFlags2,
 }
 
-/// Who owns a buffer or image between Vulkan's uses of it.
+/// The owner of a buffer or image between Vulkan's uses of it.
 ///
 /// # Examples
 /// ```
@@ -53,15 +53,15 @@ pub struct Access {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Vulkan's own queue: an ordinary barrier, no transfer.
+    /// Vulkan's own queue: the barriers are ordinary ones, without a transfer.
     Queue,
-    /// CUDA, or another process: a transfer from and to the external queue family.
+    /// CUDA, or another process: the barriers transfer ownership from and to the external queue family.
     External,
 }
 
 impl Owner {
     // ANCHOR: barriers
-    /// Returns the barrier before Vulkan's first use in a frame. `family` is the queue's family.
+    /// Returns the barrier to record before Vulkan's first use in a frame. `family` is the queue's family.
     pub fn acquire(self, buffer: vk::Buffer, family: u32, use_: Access) -> vk::BufferMemoryBarrier2<'static> {
         let barrier = whole(buffer).dst_stage_mask(use_.stage).dst_access_mask(use_.access);
         match self {
@@ -80,7 +80,7 @@ impl Owner {
         }
     }
 
-    /// Returns the barrier after Vulkan's last use in a frame.
+    /// Returns the barrier to record after Vulkan's last use in a frame.
     pub fn release(self, buffer: vk::Buffer, family: u32, use_: Access) -> vk::BufferMemoryBarrier2<'static> {
         let barrier = whole(buffer).src_stage_mask(use_.stage).src_access_mask(use_.access);
         match self {
@@ -119,8 +119,8 @@ pub fn whole_image() -> vk::ImageSubresourceRange {
 }
 
 /// Returns the two barriers that give a new image to CUDA, before CUDA's first write. Record them with two
-/// calls of `vkCmdPipelineBarrier2`: the first gives the image its layout, the second releases it from the
-/// queue family `family`. ([`SharedRing::record_first_release`] does this for every slot of a ring.)
+/// calls of `vkCmdPipelineBarrier2`: the first gives the image its layout, the second releases the image from
+/// the queue family `family` to CUDA. [`SharedRing::record_first_release`] does this for all slots of a ring.
 ///
 /// [`SharedRing::record_first_release`]: crate::SharedRing::record_first_release
 pub fn first_release(image: vk::Image, family: u32) -> [ImageMemoryBarrier2<'static>; 2] {

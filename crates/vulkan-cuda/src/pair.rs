@@ -21,7 +21,7 @@
 //! ) -> Result<Option<(vk::PhysicalDevice, i32)>> {
 //!     let cuda = Driver::load()?.devices()?;
 //!     for &physical in devices {
-//!         // SAFETY: one of this instance's devices.
+//!         // SAFETY: `physical` is one of this instance's devices.
 //!         let vulkan = unsafe { VkInfo::query(instance, physical) }?;
 //!         match find_twin(&vulkan, &cuda) {
 //!             Ok(twin) => return Ok(Some((physical, twin.ordinal))),
@@ -39,7 +39,7 @@ use crate::vulkan_info::VkInfo;
 use crate::{Error, Result};
 
 // ANCHOR: find
-/// Returns whether the two are the same hardware.
+/// Returns whether the two devices are the same GPU.
 pub fn same_device(vulkan: &VkInfo, cuda: &CudaInfo) -> bool {
     match (vulkan.luid, cuda.luid) {
         (Some(vulkan), Some(cuda)) => vulkan == cuda,
@@ -47,7 +47,7 @@ pub fn same_device(vulkan: &VkInfo, cuda: &CudaInfo) -> bool {
     }
 }
 
-/// Returns the CUDA device that is the same hardware as `vulkan`, if the two can share memory and timeline
+/// Returns the CUDA device that is the same GPU as `vulkan`, if the two can share memory and timeline
 /// semaphores. Otherwise returns the first obstacle, in the order of [`Mismatch`]'s variants.
 pub fn find_twin<'a>(vulkan: &VkInfo, cuda: &'a [CudaInfo]) -> Result<&'a CudaInfo, Mismatch> {
     let twin = same_gpu(vulkan, cuda)?;
@@ -81,20 +81,20 @@ fn one_gpu(vulkan: &VkInfo, cuda: &CudaInfo) -> Result<()> {
     })
 }
 
-/// A Vulkan device and a CUDA context of the same GPU. Cloning is cheap. See the [example](crate).
+/// A Vulkan device and a CUDA context on the same GPU. Cloning is cheap. See the [example](crate).
 #[derive(Clone)]
 pub struct Pair {
-    // Dropped first: CUDA releases before Vulkan.
+    // Dropped first, because CUDA must release its objects before Vulkan does.
     cuda: Cuda,
     vk: Vk,
 }
 
 impl Pair {
-    /// Pairs a device and a context, which must be of one GPU.
+    /// Pairs a device and a context, which must be on one GPU.
     ///
     /// # Errors
-    /// Returns [`Error::Mismatch`] if they are different hardware, or if Vulkan's device is a device group. A
-    /// missing capability is an error only when needed: without timelines, a device can still share buffers.
+    /// Returns [`Error::Mismatch`] if they are different GPUs, or if Vulkan's is one of a group of devices. A
+    /// missing capability is an error only when it is needed: a device without timelines can share buffers.
     pub fn new(vk: Vk, cuda: Cuda) -> Result<Self> {
         one_gpu(vk.info(), cuda.info())?;
         Ok(Self { cuda, vk })

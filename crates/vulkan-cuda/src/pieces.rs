@@ -1,4 +1,5 @@
-//! Splits a buffer's bytes into pieces, one for each chunk of an allocation. Pure arithmetic.
+//! Splits a buffer's bytes into pieces, one for each chunk that holds some of them. A chunk is memory from
+//! one `cuMemCreate`, and an allocation has one or more of them. Pure arithmetic.
 
 use crate::layout::Range;
 use crate::{Error, Result};
@@ -13,8 +14,8 @@ pub(crate) struct Piece {
     pub(crate) at: u64,
 }
 
-/// Splits `range` of an allocation into pieces, one for each chunk that has some of its bytes. `chunks` are
-/// the sizes in bytes of consecutive chunks. Fails if `range` is empty, or ends after the last chunk.
+/// Splits `range` of an allocation into pieces. `chunks` are the sizes in bytes of the allocation's chunks,
+/// in order. Fails if `range` is empty, or ends after the last chunk.
 pub(crate) fn pieces(chunks: &[u64], range: Range) -> Result<Vec<Piece>> {
     let all: u64 = chunks.iter().fold(0, |sum, &size| sum.saturating_add(size));
     let Some(end) = range.end().filter(|&end| end <= all && range.size > 0) else {

@@ -1,5 +1,6 @@
-//! Plans the slot and the values of each frame, by arithmetic. [`SharedRing`](crate::SharedRing) takes its
-//! slots and values of `free` from it, and [`RingToCuda`](crate::RingToCuda) takes its slots.
+//! Plans each frame: its slot, and the timeline values to wait for and to signal. A
+//! [`SharedRing`](crate::SharedRing) uses the planned slots and values of `free`, and a
+//! [`RingToCuda`](crate::RingToCuda) uses only the slots.
 //!
 //! With one slot the two sides take turns, and every frame costs two switches of the GPU between CUDA and
 //! graphics, of about 160 µs each (H200, driver 580). With a ring of K slots CUDA may be up to K frames
@@ -25,7 +26,7 @@ pub const MAX_DEPTH: u32 = 32;
 /// let ring = Ring::new(3).unwrap();
 /// let turn = ring.turn(7);
 /// assert_eq!(turn.slot, 1);
-/// // Frame 4 was the last to use slot 1; Vulkan marks its end with 5.
+/// // Frame 4 was the last to use slot 1. When Vulkan has read it, Vulkan signals 5.
 /// assert_eq!(turn.wait_free, Some(5));
 /// // Values count from 1, because a timeline starts at 0.
 /// assert_eq!((turn.signal_ready, turn.signal_free), (8, 8));
@@ -69,9 +70,9 @@ impl Ring {
     }
 
     /// Returns the plan for a frame. Frame n signals n + 1 on both timelines, because a timeline starts at 0
-    /// and must grow. Its slot was last used by frame n - K, whose end Vulkan marks with `free` = n - K + 1.
-    /// Frame 2^64-1 has no value of its own: a [`SharedTimeline`](crate::SharedTimeline) refuses the repeated
-    /// value.
+    /// and must grow. Its slot was last used by frame n - K. When Vulkan has read that frame, it sets `free`
+    /// to n - K + 1. Frame 2^64-1 repeats the previous frame's value, which a
+    /// [`SharedTimeline`](crate::SharedTimeline) refuses.
     ///
     /// To fill a *batch* of up to K frames without interruption, CUDA waits once, before the first frame, for
     /// the value in the last frame's plan. That value is the greatest, so it covers all slots.

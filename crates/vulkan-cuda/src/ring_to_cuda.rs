@@ -46,10 +46,10 @@
 //! # ) -> Result<(), Box<dyn std::error::Error>> {
 //! if let Some(read) = ring.next_read()? {
 //!     let (address, record) = pixels.device_ptr_mut(read.stream());
-//!     // SAFETY: `pixels` has 64 rows of 256 bytes, and lives until the stream has passed this.
+//!     // SAFETY: `pixels` has 64 rows of 256 bytes, and lives until the stream has passed the copy.
 //!     unsafe { levels[read.index()].copy_to(read.stream(), address, 256, [256, 64]) }?;
-//!     drop(record); // It borrows the turn.
-//!     read.finish()?; // a copy needs the guard
+//!     drop(record); // `record` borrows the turn.
+//!     read.finish()?; // with a guard, because a copy reads the slot
 //! }
 //! # Ok(())
 //! # }
@@ -74,8 +74,9 @@
 //! You may drop a turn at any time. If you drop a [`WriteTurn`], its frame never began. If you drop a
 //! [`ReadTurn`], its frame is treated as read, and the slot goes back once everything enqueued on the stream
 //! so far is done, as after [`ReadTurn::finish`]. So Vulkan never waits for a value that CUDA has not been
-//! asked to signal. If CUDA faults, Vulkan would wait forever: call [`RingToCuda::check`] while the CPU waits
-//! for Vulkan. A turn borrows the ring, so `check` is then unavailable: wait for your fences before that.
+//! asked to signal. After a fault in CUDA, Vulkan waits forever unless you call [`RingToCuda::check`]: call
+//! it while the CPU waits for Vulkan. You cannot call it while a turn borrows the ring, so wait for your
+//! fences before you begin a turn.
 //!
 //! The ring does not own your command buffers and other objects. Wait for your fence or queue before you
 //! destroy them. If that wait times out after an error, leak the device with
@@ -195,7 +196,8 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// Blocks the CPU until Vulkan has written all submitted frames, and CUDA has finished all that it began.
     ///
     /// # Errors
-    /// Fails as [`RingToCuda::check`] does, and after `limit`, with [`RingToCuda::progress`] in the text.
+    /// Fails as [`RingToCuda::check`] does, and if the GPU is not done after `limit`. The text then has
+    /// [`RingToCuda::progress`].
     pub fn wait_idle(&mut self, limit: Duration) -> Result<()> {
         self.core.wait_idle(limit)
     }
@@ -218,7 +220,8 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     }
 
     /// Ends the waits of both sides: the CPU signals in their place, for example because the device is lost
-    /// or a kernel does not end. Frames that are then read may be incomplete. Dropping the ring leaks it.
+    /// or a kernel does not end. Either side may then read incomplete frames. Dropping the ring then leaks
+    /// it, unless CUDA has faulted.
     ///
     /// # Safety
     /// Neither the stream nor the queue may reach its signals any more.
@@ -262,11 +265,12 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
 
     /// Records the barrier that acquires the slot for Vulkan, what `write` records, and the barrier that
     /// releases the slot to CUDA ([`crate::ownership`]). Does not need `synchronization2`. An image is in
-    /// [`SHARED_LAYOUT`](crate::ownership::SHARED_LAYOUT) when `write` begins, and must be when it returns.
+    /// [`SHARED_LAYOUT`](crate::ownership::SHARED_LAYOUT) when `write` begins.
     ///
     /// # Safety
     /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's
-    ///   [`QueueUse`], which must describe that queue. `write` may begin a render pass, and must end it.
+    ///   [`QueueUse`], which must describe that queue.
+    /// - `write` must end a render pass that it begins, and must leave an image in the layout that it found.
     /// - Submit the commands in [`WriteTurn::submit`] only, once.
     pub unsafe fn record<R>(&self, commands: vk::CommandBuffer, write: impl FnOnce(&S) -> R) -> R {
         // SAFETY: the caller's promise.
@@ -282,7 +286,7 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
     /// # Safety
     /// Same as [`WriteTurn::record`]; the release must follow, in the same submission.
     pub unsafe fn record_acquire(&self, commands: vk::CommandBuffer) {
-        // The slots of the first frames were never released to CUDA.
+        // The first frame in each slot has nothing to acquire: the slot was never released to CUDA.
         let first = self.frame() < self.ring.core.ring.depth() as u64;
         let transfer = if first { Transfer::FirstUse } else { Transfer::Acquire };
         // SAFETY: the caller's promise.
@@ -298,11 +302,11 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
         unsafe { self.ring.core.record(self.slot(), commands, Transfer::Release) };
     }
 
-    /// Calls `submit` with a wait and a signal, to submit the work that writes the slot with both. For the
-    /// older `vkQueueSubmit`, use their semaphores and values, and wait at `ALL_COMMANDS`.
+    /// Calls `submit` with a wait and a signal. `submit` submits the work that writes the slot, with both.
+    /// For the older `vkQueueSubmit`, use their semaphores and values, and wait at `ALL_COMMANDS`.
     ///
-    /// If it fails, the frame never began. See also [`submit`](crate::shared_ring::submit()) for several
-    /// turns.
+    /// If `submit` fails, the frame never began. [`shared_ring::submit`](crate::shared_ring::submit())
+    /// submits several turns at once.
     ///
     /// # Safety
     /// - If `submit` returns `Ok`, it must have made one submission with this wait and this signal. If it
@@ -350,7 +354,7 @@ impl<S: Slot, C: Stream> ReadTurn<'_, S, C> {
         self.ring.core.index(self.frame())
     }
 
-    /// Returns the slot, for the ring's stream.
+    /// Returns the slot. Read it on the ring's stream only.
     pub fn slot(&self) -> &S {
         self.ring.core.slot(self.frame())
     }

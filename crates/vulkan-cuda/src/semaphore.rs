@@ -1,4 +1,4 @@
-//! Semaphores as Vulkan exports and as CUDA imports them, for [`crate::timeline`] and [`crate::binary`].
+//! Semaphores that Vulkan exports or CUDA imports. [`crate::timeline`] and [`crate::binary`] pair them.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl ExportedSemaphore {
             ExportType::OpaqueWin32 => info.push_next(&mut attributes.semaphore),
             _ => info,
         };
-        // SAFETY: a live device with timeline semaphores enabled, which grants the export of this kind.
+        // SAFETY: a live device with timeline semaphores enabled. It reports that it exports this kind.
         let raw =
             unsafe { vk.device().create_semaphore(&info, None) }.map_err(vk.failed("vkCreateSemaphore"))?;
         Ok(Self { raw, kind, handle_type, vk: vk.clone() })
@@ -79,8 +79,8 @@ impl ExportedSemaphore {
         export_semaphore(&self.vk, self.raw, self.handle_type, self.kind)
     }
 
-    /// Returns a wait before, or a signal after, all commands of a Vulkan submission. A binary semaphore
-    /// ignores the value. Nothing checks that a timeline's values increase.
+    /// Returns a wait or a signal for a Vulkan submission: a wait comes before all its commands, a signal
+    /// after them. A binary semaphore ignores the value. Nothing checks that a timeline's values increase.
     pub fn submit_info(&self, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
         // No narrower stage orders the ownership transfers (`crate::ownership`).
         let all = vk::PipelineStageFlags2::ALL_COMMANDS;
@@ -104,7 +104,7 @@ impl ExportedSemaphore {
     /// ends Vulkan's waits after the other side has failed.
     ///
     /// # Safety
-    /// - All signals of smaller values that this process enqueued must already have happened.
+    /// - Signals of smaller values that this process enqueued must have happened, or must never happen.
     /// - Every signal that is pending or comes later must have a greater value
     ///   (`VUID-VkSemaphoreSignalInfo-value-03258`, `-03259`).
     pub unsafe fn signal_from_host(&self, value: u64) -> Result<()> {
@@ -115,16 +115,16 @@ impl ExportedSemaphore {
             return Ok(());
         }
         let info = vk::SemaphoreSignalInfo::default().semaphore(self.raw).value(value);
-        // SAFETY: a live timeline semaphore of this device. The caller promises the rest.
+        // SAFETY: a live timeline semaphore, as `value` has checked. The caller promises the rest.
         unsafe { self.vk.device().signal_semaphore(&info) }.map_err(self.vk.failed("vkSignalSemaphore"))
     }
 
-    /// Like [`crate::SharedTimeline::wait_from_host`]. The semaphore must be a timeline.
+    /// Like [`crate::SharedTimeline::wait_from_host`]. Must be called on a timeline only.
     pub(crate) fn wait_from_host(&self, value: u64, limit: Duration) -> Result<bool> {
         let (semaphores, values) = ([self.raw], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
         let limit = limit.as_nanos().try_into().unwrap_or(u64::MAX);
-        // SAFETY: a live timeline semaphore of this device.
+        // SAFETY: a live semaphore of this device, and a timeline, as every caller ensures.
         match unsafe { self.vk.device().wait_semaphores(&info, limit) } {
             Ok(()) => Ok(true),
             Err(vk::Result::TIMEOUT) => Ok(false),
@@ -135,7 +135,7 @@ impl ExportedSemaphore {
 
 impl Drop for ExportedSemaphore {
     fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: code that submits such work promises to wait for that.
+        // SAFETY: the GPU is done with the semaphore, as code that submits work with it promises.
         self.vk.cleanup(|device| unsafe { device.destroy_semaphore(self.raw, None) });
     }
 }
@@ -150,7 +150,7 @@ impl Drop for ExportedSemaphore {
 /// # use vulkan_cuda::handle::{Fd, Operand, SemaphoreHandle};
 /// # fn example(cuda: &Cuda, fd: Fd, stream: &dyn Stream) -> vulkan_cuda::Result<()> {
 /// let semaphore = ImportedSemaphore::import(cuda, SemaphoreHandle::TimelineFd(fd))?;
-/// // SAFETY: a timeline of this GPU, which outlives both on the stream. No greater value was signalled.
+/// // SAFETY: a timeline of this GPU, which outlives the wait and the signal. 2 exceeds all earlier values.
 /// unsafe {
 ///     semaphore.wait(stream, Operand::Value(1))?;
 ///     semaphore.signal(stream, Operand::Value(2))?;
@@ -211,21 +211,22 @@ impl ImportedSemaphore {
         }
     }
 
-    /// Makes `stream` wait on the GPU (`cuWaitExternalSemaphoresAsync`): later work runs after the signal.
+    /// Makes `stream` wait for the semaphore, without blocking the CPU (`cuWaitExternalSemaphoresAsync`).
+    /// Later work on the stream runs after the signal.
     ///
     /// # Errors
-    /// Fails if the operand is that of another kind of semaphore, or if the stream is of another context, is
-    /// being captured, or is the per-thread default stream. Nothing is enqueued then.
+    /// Fails, and enqueues nothing, if the operand is for another kind of semaphore, or if the stream belongs
+    /// to another context, is being captured, or is the per-thread default stream.
     ///
     /// # Safety
-    /// - The handle that was imported must have been of its declared kind, and of this GPU.
+    /// - The handle that was imported must have had its declared kind, and must be from this GPU.
     /// - The semaphore must live until the stream has passed the wait (`cuDestroyExternalSemaphore`:
     ///   outstanding waits and signals must have completed).
     pub unsafe fn wait(&self, stream: &dyn Stream, operand: Operand) -> Result<()> {
         self.require(operand, "wait for")?;
         let (params, cuda) = (operand.wait_params(), &self.cuda);
         cuda.require_uncaptured(stream, "cuWaitExternalSemaphoresAsync")?;
-        // SAFETY: semaphore and stream are alive and of one context, checked above; one of each.
+        // SAFETY: a live semaphore and stream of one context (checked above). The caller promises the rest.
         let code = unsafe { api::cuWaitExternalSemaphoresAsync(&self.raw, &params, 1, stream.raw()) };
         cuda.check("cuWaitExternalSemaphoresAsync", code)
     }
@@ -251,7 +252,7 @@ impl ImportedSemaphore {
         unsafe { self.enqueue_signal(stream, operand, false, || Ok(())) }
     }
 
-    /// Calls `promise` once operand and stream are checked, before anything is enqueued.
+    /// Checks operand and stream, calls `promise`, and enqueues the signal, after a guard if `guarded`.
     ///
     /// # Safety
     /// Same as [`ImportedSemaphore::signal`].
@@ -266,7 +267,7 @@ impl ImportedSemaphore {
         self.cuda.require_uncaptured(stream, "cuSignalExternalSemaphoresAsync")?;
         promise()?;
         if guarded {
-            // SAFETY: the stream is alive and of this context, which the check above made current.
+            // SAFETY: a live stream of this context, which is current. `import` allocated the guard word.
             unsafe { self.cuda.guard(stream) }?;
         }
         let params = operand.signal_params();
@@ -278,7 +279,7 @@ impl ImportedSemaphore {
 
 impl Drop for ImportedSemaphore {
     fn drop(&mut self) {
-        // SAFETY: imported above; no stream uses it, as the callers of `wait` and `signal` promise.
+        // SAFETY: imported in `import`; no stream uses it, as the callers of `wait` and `signal` promise.
         self.cuda
             .cleanup("cuDestroyExternalSemaphore", || unsafe { api::cuDestroyExternalSemaphore(self.raw) });
     }

@@ -1,7 +1,7 @@
 //! An image's dimensions in the terms of both APIs: view type, extent, layers and levels.
 //!
-//! In CUDA's `CUDA_ARRAY3D_DESCRIPTOR`, the extents of missing dimensions are zero, the depth is the number
-//! of layers if there are any (six for each cube), and the flags give its meaning (`cuArray3DCreate`).
+//! In CUDA's `CUDA_ARRAY3D_DESCRIPTOR`, the extents of missing dimensions are zero. For images with layers,
+//! the depth is the number of layers (six for each cube), and the flags say so (`cuArray3DCreate`).
 
 use ash::vk;
 use cudarc::driver::sys;
@@ -9,7 +9,7 @@ use cudarc::driver::sys;
 use crate::format::ArrayFormat;
 use crate::{Error, Result};
 
-/// The type of an image view: the seven values of `VkImageViewType`.
+/// The type of an image view: one of the seven values of `VkImageViewType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ViewType {
     /// A one-dimensional image.
@@ -29,7 +29,7 @@ pub enum ViewType {
 }
 
 impl ViewType {
-    /// All seven, in the order of `VkImageViewType`.
+    /// All seven types, in the order of `VkImageViewType`.
     pub const ALL: [Self; 7] =
         [Self::D1, Self::D2, Self::D3, Self::Cube, Self::D1Array, Self::D2Array, Self::CubeArray];
 
@@ -94,8 +94,9 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Checks dimensions. `extent` is the size of level 0 in texels, with 1 for missing dimensions. `layers`
-    /// counts each face of a cube. `levels` is the length of the mip chain. The error names the broken rule.
+    /// Checks the dimensions of an image, and returns its shape. `extent` is the size of level 0 in texels,
+    /// with 1 for missing dimensions. `layers` counts each face of a cube. `levels` is the length of the mip
+    /// chain. The error names the broken rule.
     pub fn new(view: ViewType, extent: vk::Extent3D, layers: u32, levels: u32) -> Result<Self> {
         let vk::Extent3D { width, height, depth } = extent;
         let name = view.name();
@@ -128,7 +129,7 @@ impl Shape {
         }
         let most = full_chain(extent);
         if levels > most {
-            // CUDA would silently make fewer levels (cuMipmappedArrayCreate). Vulkan would refuse.
+            // CUDA silently makes fewer levels than requested (cuMipmappedArrayCreate). Vulkan forbids it.
             return rule(format!(
                 "of {width}x{height}x{depth} texels has at most {most} levels, but {levels} were requested"
             ));
@@ -166,13 +167,13 @@ impl Shape {
         vk::Extent3D { width: half(width), height: half(height), depth: half(depth) }
     }
 
-    /// Returns a level's width, height, and depth or layers, in texels. In a buffer, x varies fastest.
+    /// Returns a level's width, its height, and its depth times the number of layers, in texels.
     pub fn level_texels(&self, level: u32) -> [u32; 3] {
         let vk::Extent3D { width, height, depth } = self.level_extent(level);
         [width, height, depth * self.layers]
     }
 
-    /// Returns width, height and depth as CUDA defines them.
+    /// Returns width, height and depth as CUDA defines them: see the module.
     fn array_extent(&self) -> [usize; 3] {
         let vk::Extent3D { width, height, depth } = self.extent;
         let (height, depth) = match self.view {
@@ -194,7 +195,7 @@ impl Shape {
     }
 
     /// Returns the description for `cuExternalMemoryGetMappedMipmappedArray`. With `surface`, kernels can
-    /// write it.
+    /// write the array.
     pub fn mipmapped_array(
         &self,
         format: ArrayFormat,

@@ -12,7 +12,7 @@
 //! #     ring: &mut SharedRing<SharedBuffer>, kernel: CudaFunction,
 //! #     (device, queue): (ash::Device, vk::Queue), commands: vk::CommandBuffer,
 //! # ) -> Result<(), Box<dyn std::error::Error>> {
-//! // CUDA's stream waits for the slot, on the GPU:
+//! // CUDA's stream waits for the slot, without blocking the CPU:
 //! let Some(write) = ring.write()? else { return Ok(()) }; // not yet: earlier frames are not submitted
 //! let mut out = write.view::<f32>()?;
 //! let count = out.len() as u32;
@@ -42,17 +42,18 @@
 //!
 //! # When something goes wrong
 //! You may drop turns and the ring at any time: [`CudaTurn`], [`VulkanTurn`] and [`SharedRing`] say what
-//! happens. If CUDA faults, Vulkan would wait forever: call [`SharedRing::check`] while you wait for Vulkan.
+//! happens. After a fault in CUDA, Vulkan waits forever unless you call [`SharedRing::check`]: call it while
+//! you wait for Vulkan.
 //!
 //! # What the CPU waits for
-//! Nothing: writing, handing over and submitting only enqueue. Only [`SharedRing::wait_idle`],
-//! [`SharedRing::into_slots`] and the ring's drop wait. If the CPU enqueues faster than the GPU works, queues
-//! fill up. Limit its lead with a fence or a timeline that *Vulkan* signals, as you do for your frames.
+//! The CPU waits only in [`SharedRing::wait_idle`], [`SharedRing::into_slots`] and the ring's drop. Writing,
+//! handing over and submitting only enqueue work. If the CPU enqueues faster than the GPU works, queues fill
+//! up. Limit the CPU's lead with a fence or a timeline that *Vulkan* signals, as in any renderer.
 //!
 //! # Two threads
 //! The ring and its stream belong to one thread, for example that of the simulation. Send each [`VulkanTurn`]
-//! to the thread of the queue. If several threads write, put the ring into a mutex, and keep it locked from
-//! [`SharedRing::write`] to [`CudaTurn::finish`]. Vulkan allows only one thread at a time to use a queue.
+//! to the thread that uses the queue. If several threads write, put the ring into a mutex, and keep it locked
+//! from [`SharedRing::write`] to [`CudaTurn::finish`]. Only one thread at a time may use a Vulkan queue.
 //!
 //! # Your own memory
 //! A slot may be memory of your own: implement [`Slot`] for it. CUDA imports Vulkan's exportable allocation
@@ -85,9 +86,9 @@ use crate::{Error, Result};
 /// values of a timeline must only increase. `C` is the type of the stream: cudarc's, or your own [`Stream`].
 ///
 /// Dropping the ring waits for the GPU, for at most the time of [`SharedRing::set_patience`], and leaks the
-/// ring if that is not enough. Turns that you still hold keep the slots alive; dropping the last waits.
+/// ring if that is not enough. Turns that you still hold keep the slots alive: their last drop waits instead.
 pub struct SharedRing<S: Slot, C: Stream = Arc<CudaStream>> {
-    /// Frames of [`SharedRing::write_batch`] that were not taken yet, oldest first.
+    /// The frames of [`SharedRing::write_batch`] that [`SharedRing::next_read`] has not taken, oldest first.
     unread: VecDeque<VulkanTurn<S, C>>,
     core: Arc<RingCore<S, C>>,
 }
@@ -96,9 +97,9 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// Creates a ring that hands over `slots` from `stream` to Vulkan. CUDA owns all slots at first.
     ///
     /// # Errors
-    /// Fails if there are no slots or more than [`MAX_DEPTH`](crate::ring::MAX_DEPTH), if a slot is of
-    /// another device or CUDA context, if the stream is of another context or the per-thread default, if
-    /// `queue` names no family of the device, no stage or no access, or if timelines cannot be shared.
+    /// Fails if there are no slots or more than [`MAX_DEPTH`](crate::ring::MAX_DEPTH), if a slot belongs to
+    /// another device or CUDA context, if the stream belongs to another context or is the per-thread default,
+    /// if `queue` names no stage, no access or no family of the device, or if timelines cannot be shared.
     pub fn new(pair: &Pair, stream: C, slots: Vec<S>, queue: QueueUse) -> Result<Self> {
         let unread = VecDeque::with_capacity(slots.len());
         Ok(Self { unread, core: Arc::new(RingCore::of_ring(pair, stream, slots, queue, false)?) })
@@ -110,7 +111,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     }
 
     /// Begins the next frame: CUDA's stream waits, on the GPU, until Vulkan has read the previous frame in
-    /// that slot (`cuWaitExternalSemaphoresAsync`).
+    /// that slot (`cuWaitExternalSemaphoresAsync`), or a later frame if [`SharedRing::set_ahead`] requires
+    /// it.
     ///
     /// Returns `None` while the previous frame in that slot is *held*, that is, neither submitted nor given
     /// up: you have its [`VulkanTurn`], or have not taken it from [`SharedRing::next_read`]. Submit it first.
@@ -130,8 +132,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     ///
     /// # Errors
     /// Fails if `count` is 0 or greater than the number of slots, and as [`SharedRing::write`] does. If
-    /// `write` fails, the frames before it are kept, and the failed frame never began. Also fails if `write`
-    /// returns the turn of another frame or ring, and drops that turn.
+    /// `write` fails, the earlier frames of the batch can still be taken, and the failed frame never began.
+    /// Also fails if `write` returns the turn of another frame or ring, and drops that turn.
     ///
     /// # Examples
     /// ```no_run
@@ -175,19 +177,19 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         Ok(true)
     }
 
-    /// Takes the oldest frame of [`SharedRing::write_batch`] that was not taken yet.
+    /// Takes the oldest frame of [`SharedRing::write_batch`] that was not taken before, if any.
     pub fn next_read(&mut self) -> Option<VulkanTurn<S, C>> {
         self.unread.pop_front()
     }
 
     /// Limits how many frames CUDA may be ahead of Vulkan, on the GPU. `frames` is clamped between 1 and the
-    /// number of slots, which is the default. A longer batch may be ahead by its own length. A smaller limit
-    /// makes frames newer when they are drawn, but the GPU switches more often: see [`crate::ring`].
+    /// number of slots, which is the default. A batch longer than `frames` may be ahead by its own length.
+    /// With a smaller limit, drawn frames are newer, but the GPU switches more often: see [`crate::ring`].
     pub fn set_ahead(&mut self, frames: usize) {
         self.core.ledger().set_ahead(frames);
     }
 
-    /// Makes the stream wait for the slots of the next `count` frames. Returns `false` if one is held.
+    /// Makes the stream wait for the slots of the next `count` frames. Returns `false` if a slot is held.
     fn begin(&mut self, count: usize) -> Result<bool> {
         let Some(value) = self.core.ledger().wait_for(count) else { return Ok(false) };
         if !self.core.ledger().released {
@@ -250,14 +252,14 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     unsafe fn record(&self, slot: usize, commands: vk::CommandBuffer, transfer: Transfer) -> Result<()> {
         let depth = self.slots().len();
         let none = || Error::Rule(format!("a ring of {depth} has no slot {slot}"));
-        // SAFETY: the caller's promise.
+        // SAFETY: the slot is this ring's. The caller promises the rest.
         unsafe { self.core.record(self.slots().get(slot).ok_or_else(none)?, commands, transfer) };
         Ok(())
     }
 
-    /// Returns CUDA's error if CUDA has failed, without waiting. Call it while the CPU waits for Vulkan: if a
-    /// kernel has faulted, CUDA signals nothing more, and Vulkan would wait forever. This call then signals
-    /// in CUDA's place, so that Vulkan's queue can finish. The last frames may be incomplete.
+    /// Returns CUDA's error if CUDA has failed, without waiting. Call it while the CPU waits for Vulkan:
+    /// after a kernel has faulted, CUDA signals nothing more, and Vulkan waits forever. This function then
+    /// signals in CUDA's place, so that Vulkan's queue can finish. Vulkan may then read incomplete frames.
     ///
     /// # Examples
     /// ```no_run
@@ -286,7 +288,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// submitted. Does not wait for turns that you still hold.
     ///
     /// # Errors
-    /// Fails as [`SharedRing::check`] does, and after `limit`, with [`SharedRing::progress`] in the text.
+    /// Fails as [`SharedRing::check`] does, and if the GPU is not done after `limit`. The text then has
+    /// [`SharedRing::progress`].
     pub fn wait_idle(&mut self, limit: Duration) -> Result<()> {
         self.core.wait_idle(limit)
     }
@@ -317,8 +320,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     }
 
     /// Ends Vulkan's waits although CUDA has not failed: the CPU signals in CUDA's place. The frames that
-    /// Vulkan then reads may be incomplete. The ring is leaked when it is dropped, because nothing tells when
-    /// the stream ends. After a fault, [`SharedRing::check`] is enough.
+    /// Vulkan then reads may be incomplete. Dropping the ring leaks it, because the stream may still use the
+    /// slots. After a fault, [`SharedRing::check`] is enough.
     ///
     /// # Safety
     /// The stream must never reach its signals, for example because a kernel does not end.
@@ -330,7 +333,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// Stops CUDA from waiting for Vulkan, for tests and for `wavefield verify --break free`.
     ///
     /// # Safety
-    /// The contents of the slots are then undefined.
+    /// The contents of the slots are then undefined, and the caller must not rely on them.
     #[doc(hidden)]
     pub unsafe fn leave_out_free(&mut self) {
         self.core.ledger().leave_out_free = true;
@@ -345,7 +348,7 @@ pub struct CudaTurn<'a, S: Slot, C: Stream = Arc<CudaStream>> {
 }
 
 impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
-    /// Returns the slot to write to, on the ring's stream.
+    /// Returns the slot. Write to it on the ring's stream only.
     pub fn slot(&self) -> &S {
         self.ring.core.slot(self.frame())
     }
@@ -360,8 +363,8 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
         self.ring.core.ledger().frame
     }
 
-    /// Returns the last frame that Vulkan must have read before CUDA writes this one, for example for a
-    /// trace. Returns `None` if the stream has not waited yet.
+    /// Returns the number of the last frame that Vulkan must have read before CUDA writes this frame, for
+    /// example for a trace. Returns `None` if the stream has not waited yet.
     pub fn waits_for(&self) -> Option<u64> {
         self.ring.core.ledger().waited().checked_sub(1)
     }
@@ -378,7 +381,7 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
     /// `T`, or if the stream is being captured.
     ///
     /// # Examples
-    /// CUDA may have left any bytes in the slot, and not every byte is a valid `bool`:
+    /// `T` must accept any bytes, because CUDA may have left any in the slot. `bool` does not:
     ///
     /// ```compile_fail,E0277
     /// fn look(write: &vulkan_cuda::CudaTurn<'_, vulkan_cuda::SharedBuffer>) {
@@ -390,8 +393,8 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
     }
 
     /// Hands the frame to Vulkan: the stream signals once all kernels, copies and memsets enqueued on it so
-    /// far are done. A [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset) ensures this. When
-    /// this returns, you can submit the Vulkan work that waits for the signal.
+    /// far are done. A [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset) ensures this. After
+    /// this call, you can submit the Vulkan work that waits for the signal.
     ///
     /// # Errors
     /// Fails if CUDA does, or if the stream is being captured into a graph. The frame then never began.

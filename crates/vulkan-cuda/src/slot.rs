@@ -81,23 +81,23 @@ pub unsafe trait Slot {
 /// The Vulkan object that a slot hands over.
 #[derive(Clone, Copy, Debug)]
 pub enum Resource {
-    /// A whole buffer. CUDA's first write needs no barrier: a buffer has no layout, and no contents to keep.
+    /// A whole buffer. CUDA's first write needs no barrier: there is no layout, and no contents to keep.
     Buffer {
         /// Vulkan's buffer.
         raw: vk::Buffer,
         /// The device that created it.
         device: vk::Device,
         /// The CUDA context whose streams may use the bytes. `None` for memory from `cuMemCreate`, which
-        /// every context of its device may use, or if this process has no address.
+        /// every context of its device may use, or if this process has no CUDA address of the bytes.
         context: Option<sys::CUcontext>,
         /// CUDA's address of the same bytes, and the number of bytes, for
-        /// [`CudaTurn::view`](crate::CudaTurn::view). `None` if this process has no address.
+        /// [`CudaTurn::view`](crate::CudaTurn::view). `None` if this process has no such address.
         bytes: Option<(sys::CUdeviceptr, u64)>,
     },
     /// All levels and layers of an image, in [`SHARED_LAYOUT`]. A new image is still `UNDEFINED`. In a
-    /// [`SharedRing`](crate::SharedRing) it needs
-    /// [`record_first_release`](crate::SharedRing::record_first_release) before CUDA's first write; in a
-    /// [`RingToCuda`](crate::RingToCuda) Vulkan's first write gives it the layout.
+    /// [`SharedRing`](crate::SharedRing), a new image needs
+    /// [`record_first_release`](crate::SharedRing::record_first_release) before CUDA's first write. In a
+    /// [`RingToCuda`](crate::RingToCuda), the barrier of Vulkan's first write gives it the layout.
     Image {
         /// Vulkan's image.
         raw: vk::Image,
@@ -133,7 +133,7 @@ impl SharedImage {
     }
 }
 
-/// Where and how Vulkan uses all slots of a ring.
+/// The queue family, stages and accesses with which Vulkan uses all slots of a ring.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueUse {
     /// The index of the queue family.
@@ -149,7 +149,7 @@ pub struct QueueUse {
 impl QueueUse {
     /// Fails if the device has no such family, or if stage or access is empty. Nothing else is checked.
     pub(crate) fn check(self, vk: &Vk) -> Result<()> {
-        // SAFETY: the adopted device's own.
+        // SAFETY: the physical device belongs to this instance, and both are alive.
         let families =
             unsafe { vk.instance().get_physical_device_queue_family_properties(vk.physical()) }.len();
         match (self.family as usize) < families && !self.stage.is_empty() && !self.access.is_empty() {
@@ -166,7 +166,8 @@ impl Resource {
     /// Records the barrier of a transfer with `vkCmdPipelineBarrier`.
     ///
     /// # Safety
-    /// `commands` must be recording, outside a render pass, for the family. `device` must own the resource.
+    /// `commands` must be recording, outside a render pass, for a queue of `family`. The resource must be
+    /// alive, and must belong to `device`.
     pub(crate) unsafe fn record(
         self,
         device: &ash::Device,
@@ -222,12 +223,12 @@ impl Resource {
     }
 }
 
-/// The barriers of [`crate::ownership`].
+/// A barrier of [`crate::ownership`], or one that gives an image its layout.
 #[derive(Clone, Copy)]
 pub(crate) enum Transfer {
     /// The first half of [`crate::ownership::first_release`], which gives an image its layout.
     Layout,
-    /// Gives an image its layout before its first use, if that is by Vulkan.
+    /// Gives an image its layout before its first use, if Vulkan uses it first.
     FirstUse,
     Acquire,
     Release,

@@ -8,7 +8,7 @@ use crate::pieces::Piece;
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// Checks that the device, and queues of this family, can bind memory sparsely.
+/// Checks that the device and the queues of this family can bind memory sparsely.
 pub(crate) fn offered(vk: &Vk, family: u32) -> Result<()> {
     let (instance, name) = (vk.instance(), &vk.info().name);
     // SAFETY: a live physical device.
@@ -39,16 +39,16 @@ pub(crate) fn check(pieces: &[Piece], alignment: u64) -> Result<()> {
     }
 }
 
-/// The time limit for the GPU to bind.
+/// How long [`bind`] waits for the GPU.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Binds each piece of `buffer` to its memory, and waits until the GPU has done so. After [`Error::Timeout`]
 /// the GPU may still be binding, so leak the buffer and its memory.
 ///
 /// # Safety
-/// - [`check`] must have accepted the pieces, and they must lie in their memory.
-/// - The buffer and the memory must be alive, and must not be bound yet.
-/// - No other thread may use `queue` during the call. Its earlier work must finish without this thread.
+/// - [`check`] must have accepted the pieces, and each must lie in the memory that comes with it.
+/// - The buffer and the memory must be alive, and the buffer must not be bound yet.
+/// - No other thread may use `queue` during the call. Its earlier work must not wait for this thread.
 pub(crate) unsafe fn bind<'a>(
     vk: &Vk,
     queue: vk::Queue,
@@ -66,7 +66,8 @@ pub(crate) unsafe fn bind<'a>(
     // SAFETY: a live device.
     let fence = unsafe { device.create_fence(&vk::FenceCreateInfo::default(), None) }
         .map_err(vk.failed("vkCreateFence"))?;
-    // SAFETY: the caller's promise. A destroyed fence is signalled or unused, or the device is lost.
+    // SAFETY: the caller's promise. The fence is destroyed if it was signalled or never submitted, or if the
+    // device is lost.
     unsafe {
         let bound = device
             .queue_bind_sparse(queue, &info, fence)

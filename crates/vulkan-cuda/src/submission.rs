@@ -16,11 +16,11 @@ use crate::{Error, Result};
 /// }
 /// ```
 pub trait QueueTurn: Sized {
-    /// Adds the semaphores that the submission waits for and signals. Fails if it may not be made now.
+    /// Adds the semaphores that the submission waits for and signals. Fails if the turn may not be submitted.
     #[doc(hidden)]
     fn begin(&self, semaphores: &mut Semaphores) -> Result<()>;
 
-    /// Notes that the submission was accepted. Without this call, dropping the turn gives the frame up.
+    /// Notes that the submission was accepted. Without this call, the frame counts as not submitted.
     #[doc(hidden)]
     fn submitted(self, semaphores: &Semaphores);
 }
@@ -47,10 +47,10 @@ impl<T: QueueTurn> QueueTurn for Vec<T> {
     }
 }
 
-/// On the stack for two turns or fewer, because this is made in every frame.
+/// A list that stays on the stack for up to two turns, because every frame makes one.
 type List = SmallVec<[vk::SemaphoreSubmitInfo<'static>; 2]>;
 
-/// Waits and signals of one submission. Each list has each timeline at most once, with its greatest value.
+/// The waits and signals of one submission. Each list has a timeline at most once, with its greatest value.
 pub struct Semaphores {
     waits: List,
     signals: List,
@@ -93,7 +93,7 @@ impl Semaphores {
 /// # ) -> Result<(), Box<dyn std::error::Error>> {
 /// # let draw = |_: &SharedBuffer, _: &SharedBuffer| ();
 /// let (Some(read), Some(write)) = (left.next_read(), right.write()) else { return Ok(()) };
-/// // SAFETY: `commands` is being recorded for the queue of both rings.
+/// // SAFETY: `commands` is being recorded for a queue of the family of both rings.
 /// unsafe { read.record(commands, |from| write.record(commands, |to| draw(from, to))) };
 /// // … end the recording …
 /// let submit = |waits: &[_], signals: &[_]| -> Result<(), Box<dyn std::error::Error>> {
@@ -104,7 +104,7 @@ impl Semaphores {
 ///         .signal_semaphore_infos(signals);
 ///     Ok(unsafe { device.queue_submit2(queue, &[submission], vk::Fence::null()) }?)
 /// };
-/// // SAFETY: one submission with all semaphores, and an error means that there was none.
+/// // SAFETY: `submit` makes one submission with all semaphores. An error means that there was none.
 /// unsafe { shared_ring::submit((read, write), submit) }?;
 /// # Ok(())
 /// # }

@@ -9,8 +9,9 @@
 //! timeline for both would break the rule: CUDA could signal 5, for a frame that it has just written, before
 //! Vulkan has finished reading and signalled 4.
 //!
-//! Still, enqueue CUDA's signal before the Vulkan submission that waits for it. A presentation waits for a
-//! binary semaphore, and everything that such a wait depends on must have been submitted.
+//! If you present a frame, enqueue CUDA's signal before the Vulkan submission that waits for it. A
+//! presentation waits for a binary semaphore, and everything on which such a wait depends must have been
+//! submitted.
 //!
 //! [Semaphores]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#synchronization-semaphores
 
@@ -35,19 +36,19 @@ use crate::{Error, Result};
 /// ```no_run
 /// # fn example(pair: vulkan_cuda::Pair, stream: &dyn vulkan_cuda::Stream) -> vulkan_cuda::Result<()> {
 /// let timeline = vulkan_cuda::SharedTimeline::new(&pair)?;
-/// // SAFETY: the timeline lives until the stream has passed this.
+/// // SAFETY: the timeline lives until the stream has passed the signal.
 /// unsafe { timeline.cuda_signal(stream, 1) }?;
 /// // For vkQueueSubmit2:
 /// let wait = timeline.vulkan_wait(1);
 /// let signal = timeline.vulkan_signal(2)?;
 /// # let _ = (wait, signal);
-/// // SAFETY: as above.
+/// // SAFETY: the timeline lives until the stream has passed the wait.
 /// unsafe { timeline.cuda_wait(stream, 2) }?;
 /// # Ok(())
 /// # }
 /// ```
 pub struct SharedTimeline {
-    // Dropped first: CUDA releases before Vulkan destroys.
+    // Dropped first, because CUDA must release the semaphore before Vulkan destroys it.
     imported: ImportedSemaphore,
     exported: ExportedSemaphore,
     promised: Rising,
@@ -61,12 +62,12 @@ impl SharedTimeline {
         Ok(Self { imported, exported, promised: Rising::default() })
     }
 
-    /// Makes `stream` wait on the GPU: later work on it runs only after the counter has reached `value`.
+    /// Makes `stream` wait until the counter reaches `value`, without blocking the CPU.
     ///
     /// # Safety
     /// The timeline must live until the stream has passed the wait.
     pub unsafe fn cuda_wait(&self, stream: &dyn Stream, value: u64) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `new` imported a timeline of this GPU. The caller promises the rest.
         unsafe { self.imported.wait(stream, Operand::Value(value)) }
     }
 
@@ -99,7 +100,8 @@ impl SharedTimeline {
     /// Same as [`SharedTimeline::cuda_signal`].
     pub(crate) unsafe fn signal(&self, stream: &dyn Stream, value: u64, guarded: bool) -> Result<()> {
         let promise = || self.promised.rise(value);
-        // SAFETY: the caller's promise; the value is above all before it.
+        // SAFETY: `new` imported a timeline of this GPU. `promise` checks that the value is greater than all
+        // before it. The caller promises the rest.
         unsafe { self.imported.enqueue_signal(stream, Operand::Value(value), guarded, promise) }
     }
 

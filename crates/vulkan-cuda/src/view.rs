@@ -17,12 +17,13 @@ use crate::{Error, Result};
 /// The elements of a slot while CUDA owns it. If the ring's stream is cudarc's, pass the view to a launch
 /// (`launch.arg(&mut view)`, or `&view` if the kernel only reads) or to a copy (`stream.memcpy_htod`).
 ///
-/// Use it on the ring's stream. On another stream, cudarc's copies and memsets wait for the ring's, and block
-/// the CPU until done; a launch is unordered. cudarc panics if a copy's source is longer than the view.
+/// Use the view on the ring's stream. A copy or memset of cudarc on another stream waits for the ring's
+/// stream, and blocks the CPU until it is done. A launch on another stream is not ordered with the ring's.
+/// cudarc panics if a copy's source is longer than the view.
 ///
 /// A copy *from* the view on a stream of another context fails with `CUDA_ERROR_INVALID_VALUE`, because
-/// cudarc offers no way to wait for its end: copy on the ring's stream first, and then between the contexts.
-/// A copy on a stream that is being captured fails too. Other bindings can use
+/// cudarc offers no way to wait for that copy: copy on the ring's stream first, and then between the
+/// contexts. A copy on a stream that is being captured fails too. Other bindings can use
 /// [`address`](SlotView::address).
 pub struct SlotView<'a, T, C = Arc<CudaStream>> {
     address: sys::CUdeviceptr,
@@ -32,7 +33,7 @@ pub struct SlotView<'a, T, C = Arc<CudaStream>> {
 }
 
 impl<'a, T: AnyBitPattern, C: Stream> SlotView<'a, T, C> {
-    /// Fails as [`crate::CudaTurn::view`] does. Work on a captured stream would go into the graph.
+    /// Fails as [`crate::CudaTurn::view`] does: work on a stream that is being captured goes into its graph.
     pub(crate) fn new<S: Slot>(core: &'a RingCore<S, C>, slot: &S) -> Result<Self> {
         let (resource, stream) = (slot.resource(), &core.owned.stream);
         core.owned.pair.cuda().require_uncaptured(stream, "view")?;
@@ -87,7 +88,7 @@ impl<T> SlotView<'_, T> {
         if *stream == **self.stream {
             return (self.address, SyncOnDrop::Record(None));
         }
-        // Work on another stream begins after the ring's stream, and is done before that continues.
+        // The other stream waits for the ring's stream. The guard's drop waits for the other stream.
         match stream.join(self.stream) {
             Ok(()) => (self.address, SyncOnDrop::sync_stream(stream)),
             Err(error) => refuse(&format!("another stream cannot wait for the ring's: {error}")),
@@ -95,8 +96,8 @@ impl<T> SlotView<'_, T> {
     }
 }
 
-/// Reports why cudarc's call is about to fail: cudarc can return only the driver's error. Returns null,
-/// and a guard that does nothing.
+/// Reports, as a cleanup error, why cudarc's call is about to fail: cudarc can return only the driver's
+/// error. Returns null, and a guard that does nothing.
 fn refuse(why: &str) -> (sys::CUdeviceptr, SyncOnDrop<'static>) {
     cleanup_error(&Error::Rule(format!(
         "a view of a slot was refused: {why}; copy on the ring's stream first"

@@ -12,7 +12,7 @@ use crate::vulkan_info::{MEMORY_EXTENSION, MemoryFns, SEMAPHORE_EXTENSION, Semap
 use crate::{Error, Result};
 
 /// A Vulkan device that your program created, with ash, wgpu-hal or vulkano. Cloning is cheap. Every shared
-/// object holds a clone, so `keep` outlives them all.
+/// object holds a clone, so the owner that you pass to [`Vk::from_raw`] outlives them all.
 ///
 /// # Examples
 /// ```no_run
@@ -75,7 +75,7 @@ const FUNCTIONS: [&CStr; 2] = if cfg!(windows) {
     [c"vkGetMemoryFdKHR", c"vkGetSemaphoreFdKHR"]
 };
 
-/// The buffer usages that need neither a feature nor an extension.
+/// The buffer usages of Vulkan 1.0, which need neither a feature nor an extension.
 const USAGES_OF_1_0: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(0x1ff);
 
 impl Vk {
@@ -109,7 +109,7 @@ impl Vk {
                     .into(),
             ));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the instance is of Vulkan 1.2 or later (checked above). The caller promises the rest.
         let info = unsafe { VkInfo::query(&instance, physical) }?;
         let [memory, semaphore] = FUNCTIONS;
         let memory_handles = enabled(memory).then(|| MemoryFns::new(&instance, &device));
@@ -180,7 +180,7 @@ impl Vk {
         self.0.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Calls `destroy`, for a `Drop`, unless the device was abandoned.
+    /// Calls `destroy`, unless the device was abandoned. For `Drop` implementations.
     pub(crate) fn cleanup(&self, destroy: impl FnOnce(&ash::Device)) {
         if !self.0.abandoned.load(Ordering::Relaxed) {
             destroy(self.device());

@@ -34,7 +34,7 @@ pub const DEVICE_EXTENSIONS: &[&CStr] = &[MEMORY_EXTENSION, SEMAPHORE_EXTENSION]
 ///     physical: vk::PhysicalDevice,
 ///     queues: &[vk::DeviceQueueCreateInfo<'_>],
 /// ) -> Result<ash::Device> {
-///     // SAFETY: one of this instance's devices.
+///     // SAFETY: `physical` is one of this instance's devices.
 ///     let info = unsafe { VkInfo::query(instance, physical) }?;
 ///     let extensions: Vec<_> = info.extensions().map(|name| name.as_ptr()).collect();
 ///     let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true);
@@ -60,14 +60,14 @@ pub struct VkInfo {
     pub driver_uuid: [u8; 16],
     /// The adapter's LUID and node mask on Windows (`deviceLUID`, `deviceNodeMask`). `None` elsewhere.
     pub luid: Option<([u8; 8], u32)>,
-    /// The number of physical devices in its device group. Usually 1. A device with more cannot share.
+    /// The number of physical devices in its device group, usually 1. If it is greater, CUDA cannot share.
     pub group_size: usize,
     /// The handle type for exporting a storage buffer's memory: the first of [`ExportType::HERE`] that the
-    /// driver supports. `None` if there is none, or if the device lacks the extension.
+    /// driver supports. `None` if there is none, or if the device lacks the extension for exporting memory.
     pub buffer_export: Option<ExportType>,
-    /// Like `buffer_export`, for a timeline semaphore.
+    /// Like `buffer_export`, for a timeline semaphore and the extension for exporting semaphores.
     pub timeline_export: Option<ExportType>,
-    /// Like `buffer_export`, for a binary semaphore.
+    /// Like `timeline_export`, for a binary semaphore.
     pub binary_export: Option<ExportType>,
 }
 
@@ -79,11 +79,11 @@ impl VkInfo {
         memory.into_iter().chain(semaphore.map(|_| SEMAPHORE_EXTENSION))
     }
 
-    /// Queries `physical`. Creates nothing.
+    /// Queries what `physical` can share, without creating a device.
     ///
     /// # Safety
     /// - `physical` must be one of `instance`'s devices.
-    /// - `instance` must be of Vulkan 1.1 or later.
+    /// - `instance` must have been created for Vulkan 1.1 or later.
     pub unsafe fn query(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Result<Self> {
         let mut id = vk::PhysicalDeviceIDProperties::default();
         let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut id);
@@ -133,7 +133,7 @@ impl VkInfo {
     }
 }
 
-/// The usage that [`VkInfo::buffer_export`] is queried for. Each buffer queries its own.
+/// The usage that [`VkInfo::buffer_export`] is queried for. Creating a buffer queries its own usage.
 const BUFFER_USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
     vk::BufferUsageFlags::STORAGE_BUFFER.as_raw()
         | vk::BufferUsageFlags::TRANSFER_SRC.as_raw()

@@ -11,19 +11,19 @@ use crate::slot::{QueueUse, Slot, Transfer};
 use crate::submission::{self, QueueTurn, Semaphores};
 use crate::{Error, Result};
 
-/// A frame that Vulkan reads. Its slot belongs to Vulkan until [`VulkanTurn::submit`]. The turn keeps the
-/// slots and timelines alive, even if the ring is dropped, and can be sent to another thread.
+/// A frame that Vulkan reads. [`VulkanTurn::submit`] gives its slot back to CUDA. The turn keeps the slots
+/// and timelines alive, even if the ring is dropped, and can be sent to another thread.
 ///
-/// If it is dropped instead (because a window is minimised, or a `?` returns early), the frame is given up,
-/// and CUDA gets the slot back at once. The frame keeps its number. Submit all turns of a ring to one queue,
-/// in the order of their frames.
+/// If the turn is dropped instead (because a window is minimised, or a `?` returns early), the frame is given
+/// up, and CUDA gets the slot back at once. No other frame gets its number. Submit all turns of a ring to one
+/// queue, in the order of their frames.
 ///
 /// # Several submissions
 /// A slot may be read by several submissions to that queue, and drawn again in later frames, for as long as
 /// you hold the turn. Each submission waits for [`wait_info`](VulkanTurn::wait_info). The first begins with
 /// [`record_acquire`](crate::SharedRing::record_acquire). The last one ends with
 /// [`record_release`](crate::SharedRing::record_release), and must be made in [`submit`](VulkanTurn::submit).
-/// The other slots of the ring stay usable meanwhile.
+/// Meanwhile, the other slots of the ring stay usable.
 #[must_use = "`submit` it, or the frame is given up"]
 pub struct VulkanTurn<S: Slot, C: Stream = Arc<CudaStream>> {
     pub(crate) frame: u64,
@@ -88,19 +88,20 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
         unsafe { self.core.record(self.slot(), commands, Transfer::Release) };
     }
 
-    /// Returns the wait that a submission needs before all its commands. You need this only for [several
-    /// submissions](VulkanTurn#several-submissions).
+    /// Returns the wait for CUDA's signal, which comes before all commands of a submission. You need it only
+    /// for [several submissions](VulkanTurn#several-submissions).
     pub fn wait_info(&self) -> vk::SemaphoreSubmitInfo<'static> {
         self.core.owned.cuda.vulkan_wait(self.ready)
     }
 
-    /// Calls `submit` with a wait and a signal, to submit the work that reads the slot with both. For the
-    /// older `vkQueueSubmit`, use their semaphores and values, and wait at `ALL_COMMANDS`.
+    /// Calls `submit` with a wait and a signal. `submit` submits the work that reads the slot, with both. For
+    /// the older `vkQueueSubmit`, use their semaphores and values, and wait at `ALL_COMMANDS`.
     ///
     /// [`shared_ring::submit`](crate::shared_ring::submit()) submits several turns at once.
     ///
     /// # Errors
-    /// Fails if `submit` fails, or without calling it if a later frame was submitted. The frame is given up.
+    /// Fails if `submit` does. Fails without calling `submit` if a later frame was already submitted. The
+    /// frame is given up in both cases.
     ///
     /// # Safety
     /// - If `submit` returns `Ok`, it must have made one submission that signals the second argument. If it
@@ -133,7 +134,7 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
 impl<S: Slot, C: Stream> QueueTurn for VulkanTurn<S, C> {
     fn begin(&self, semaphores: &mut Semaphores) -> Result<()> {
         let (frame, core) = (self.frame, &self.core);
-        // After a later frame, this smaller value can no longer be signalled.
+        // After a later frame was submitted, this frame's smaller value can no longer be signalled.
         core.ledger().try_submit(frame).map_err(|later| {
             Error::Rule(format!(
                 "frame {frame} of a ring was submitted after frame {later}: submit them in order, to one queue"

@@ -88,7 +88,8 @@ impl Served {
         // SAFETY: the process is our own child, and nobody has waited for it yet.
         unsafe { libc::kill(self.id() as libc::pid_t, libc::SIGINT) };
         until("the end after an interrupt", || self.has_ended());
-        assert!(self.process.0.wait().unwrap().success());
+        let status = self.process.0.wait().unwrap();
+        assert!(status.success(), "{status}: {:?}", self.process.1.iter().collect::<Vec<_>>());
     }
 }
 

@@ -91,7 +91,7 @@ impl Camera {
         self.target + self.distance * Vec3::new(sin_a * cos_e, sin_e, cos_a * cos_e)
     }
 
-    /// Maps world space to Vulkan's clip space (Y down). Depth is 1 near and 0 at infinity.
+    /// Returns the matrix from world to Vulkan's clip space (Y down). Depth is 1 near and 0 at infinity.
     pub fn view_projection(&self, width: u32, height: u32) -> Mat4 {
         let aspect = aspect(width, height);
         let fov = 2.0 * half_height(aspect).atan();
@@ -126,7 +126,8 @@ impl Camera {
         self.azimuth = (self.azimuth + seconds * PER_SECOND).rem_euclid(std::f32::consts::TAU);
     }
 
-    /// Pans by a drag, in units of the picture's height. Points as far as the target stay under the pointer.
+    /// Pans by a drag, in units of the picture's height. Points as far away as the target stay under the
+    /// pointer, unless the picture is narrow.
     pub fn pan(&mut self, right: f32, down: f32) {
         let back = (self.eye() - self.target).normalize();
         let across = Vec3::Y.cross(back).normalize();
@@ -135,7 +136,7 @@ impl Camera {
         self.target = (self.target + height * (down * up - right * across)).clamp_length_max(FARTHEST);
     }
 
-    /// Pans an image by a drag, in units of half its longer side. The image stays under the pointer.
+    /// Pans an image by a drag, in units of half the image's longer side. The image stays under the pointer.
     pub fn slide(&mut self, right: f32, down: f32) {
         self.target = (self.target + Vec3::new(-right, down, 0.0)).clamp_length_max(FARTHEST);
     }

@@ -1,6 +1,6 @@
 use clap::ValueEnum;
 
-/// Maps w from 0 to 1 to a colour. All maps are perceptually uniform, and readable when printed in grey.
+/// Maps a value from 0 to 1 to a colour. All maps are perceptually uniform, and readable if printed in grey.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ColorMap {

@@ -14,6 +14,7 @@ use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
 use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::producer::Source;
 
+/// Cuts a draw into parts that follow each other, for example to time each.
 pub struct Slices<'a> {
     pub count: usize,
     /// Called in the render pass after each slice, with the slice's number.
@@ -22,7 +23,7 @@ pub struct Slices<'a> {
 
 pub struct FieldRendererDesc {
     pub output: Output,
-    /// The number of frames in flight. Each has its own uniforms.
+    /// The number of frames in flight, called flights below. Each has its own uniforms.
     pub flights: usize,
     /// The maximum number of views per frame.
     pub views: usize,
@@ -65,6 +66,7 @@ impl Output {
     }
 }
 
+/// An array, and the style and the pipeline with which it is drawn.
 #[derive(Clone)]
 pub struct Drawing {
     array: DrawnArray,
@@ -136,7 +138,7 @@ impl FieldRenderer {
         Ok(())
     }
 
-    /// Swaps the drawing with `other`. The GPU must be idle. Do not submit earlier recordings again.
+    /// Swaps the drawing with `other`. The GPU must be idle. Earlier recordings must not be submitted again.
     pub fn exchange(&mut self, other: &mut Drawing) {
         std::mem::swap(&mut self.drawing, other);
     }
@@ -205,11 +207,12 @@ impl FieldRenderer {
     /// Fails without [`FieldRenderer::resize`] to this size, or if the source is for the other scene.
     ///
     /// # Safety
-    /// - `commands` is recording, and the flight's previous frame is done.
-    /// - `source` is as large as the array in whole words, alive until the frame is done, and readable as
-    ///   [`wavefield_handoff::producer::reads`] says. Its offset is aligned for a storage buffer.
-    /// - `picture` has the renderer's format, is alive, and may be overwritten. Its earlier uses end at
-    ///   `COLOR_ATTACHMENT_OUTPUT` or in transfers, because the draw waits only for these.
+    /// - `commands` must be recording, and the flight's previous frame must be done.
+    /// - `source` must have room for the array in whole words, live until the frame is done, and be readable
+    ///   as [`wavefield_handoff::producer::reads`] says. Its offset must be aligned for a storage buffer.
+    /// - `picture` must have the renderer's format, live until the frame is done, and need no old contents.
+    ///   Its earlier uses must end at `COLOR_ATTACHMENT_OUTPUT` or in transfers, because the draw waits only
+    ///   for these.
     pub unsafe fn record(
         &mut self,
         commands: vk::CommandBuffer,
@@ -226,7 +229,7 @@ impl FieldRenderer {
         }
     }
 
-    /// Sets what a flight draws. Call this before recording commands, which use the same descriptor sets.
+    /// Points a flight's descriptor sets at `source`. Call this before recording commands that use the sets.
     ///
     /// # Safety
     /// Same as [`FieldRenderer::record`], for the flight and the source.
@@ -240,7 +243,8 @@ impl FieldRenderer {
         Ok(())
     }
 
-    /// Records draws into one picture of each format, with views in tiles. The first view has number `first`.
+    /// Records draws into `pictures`, one for each format of the output, with one view in each tile. View
+    /// `first` is in the first tile.
     ///
     /// # Safety
     /// Same as [`FieldRenderer::record`], after [`FieldRenderer::point_at`].
@@ -257,11 +261,11 @@ impl FieldRenderer {
         };
         let Drawing { array, style, pipeline } = &self.drawing;
         let draws = draws(self.pipelines.scene, array, *style);
-        // The pieces that are divided among the slices.
+        // The number of pieces, which the slices share.
         let (Draws::Squares(pieces) | Draws::Tiles(pieces)) = draws;
         let count = slices.as_ref().map_or(1, |slices| slices.count);
         let vk = self.pipelines.device.raw();
-        // SAFETY: (here and below) recording (the caller's promise); every object is this device's.
+        // SAFETY: (here and below) recording (the caller's promise); every object belongs to this device.
         let aim = |number: usize, tile: &vk::Rect2D| unsafe {
             let (x, y) = (tile.offset.x as f32, tile.offset.y as f32);
             let (width, height) = (tile.extent.width as f32, tile.extent.height as f32);
@@ -328,7 +332,7 @@ fn draws(scene: Scene, array: &DrawnArray, style: Style) -> Draws {
     }
 }
 
-/// Returns the number of the first of `all` pieces in this slice.
+/// Returns the first piece of slice `slice`, if `slices` slices share `all` pieces.
 fn part(all: u32, slice: usize, slices: usize) -> u32 {
     (u64::from(all) * slice as u64 / slices as u64) as u32
 }

@@ -44,8 +44,9 @@ const COLORS: vk::Extent2D = vk::Extent2D { width: 256, height: 1 };
 const FRAME: usize = 0;
 const SOURCE: usize = 1;
 
-/// The descriptor sets, and the resources that they point to, except the slots. Each frame in flight has its
-/// own sets. Its source set is pointed to a slot during recording, because each producer has its own slots.
+/// The descriptor sets, and the resources that they point at, except the slots. Each flight (frame in flight)
+/// has its own sets. The set for the source is pointed at a slot during recording: each producer has its own
+/// slots.
 pub(super) struct Inputs {
     pub(super) bindings: Bindings,
     uniforms: Buffer,
@@ -119,7 +120,7 @@ impl Inputs {
         })
     }
 
-    /// Writes a view's uniforms. The flight's previous frame must be done.
+    /// Writes the uniforms of a flight's view `number`. The flight's previous frame must be done.
     pub(super) fn set_view(
         &mut self,
         (flight, number): (usize, usize),
@@ -165,11 +166,11 @@ impl Inputs {
         (flight * self.views + number) * STRIDE
     }
 
-    /// Points a flight's source set to a slot of the matching scene. A buffer must hold `array`.
+    /// Points a flight's source set at a slot of the matching scene. A buffer must hold `array`.
     ///
     /// # Safety
-    /// The flight's previous frame is done, and nothing recorded for the flight is submitted again. The slot
-    /// lives until the frame is done.
+    /// The flight's previous frame must be done, and nothing recorded for the flight may be submitted again.
+    /// The slot must live until the frame is done.
     pub(super) unsafe fn point_at(&self, flight: usize, source: Source, array: &DrawnArray) {
         let sampler = Bound::Sampler(self.texture_sampler.raw());
         // SAFETY: no commands use the flight's set, and the slot lives (the caller's promise).
@@ -186,7 +187,7 @@ impl Inputs {
     }
 
     /// # Safety
-    /// `commands` is recording, and the flight's source and view were set.
+    /// `commands` must be recording. The flight's source and view must be set.
     pub(super) unsafe fn bind(&self, commands: vk::CommandBuffer, flight: usize, number: usize) {
         let offsets = [self.offset(flight, number) as u32];
         // SAFETY: recording, with the source set (the caller's promise); the view lies in the uniforms.

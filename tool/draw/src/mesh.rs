@@ -2,7 +2,7 @@
 
 use wavefield_handoff::contents::wave::Grid;
 
-/// A tile's side in cells. Its 33 x 33 corners fit 16-bit indices, and it is large enough for an instance.
+/// A tile's side in cells. Its 33 x 33 corners fit 16-bit indices. Very small instances would be slow.
 pub const TILE: u32 = 32;
 
 /// The number of indices in one tile: two triangles for each cell.

@@ -47,7 +47,7 @@ impl Painter {
 
     /// Uploads glyphs and images. Waits for the queue without a timeout, so wait for all submissions first.
     pub fn upload(&mut self, queue: &mut Queue, mut textures: TexturesDelta) -> Result<()> {
-        // egui panics in a debug build if a delta is dropped that has not been taken, after an error too.
+        // In a debug build, egui panics if a delta is dropped before it is taken. Take it before any error.
         let (set, free) = (std::mem::take(&mut textures.set), std::mem::take(&mut textures.free));
         let (raw, pool) = (queue.raw(), self.pool.raw());
         let failed = |error| failed(&self.device, error);
@@ -60,8 +60,9 @@ impl Painter {
     /// Records the draw over `picture`, which is in its final layout before and after.
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass, after the draw of `picture`, which lives until they
-    /// are done and has the painter's format. The painter has room for the frames in flight.
+    /// `commands` must be recording, outside a render pass, after the draw of `picture`. The picture must
+    /// have the painter's format, and live until the commands are done. No more frames may be in flight than
+    /// the painter was made for.
     pub unsafe fn record(
         &mut self,
         commands: vk::CommandBuffer,

@@ -66,8 +66,8 @@ pub(super) fn next_use(layout: vk::ImageLayout) -> (vk::PipelineStageFlags2, vk:
     }
 }
 
-/// Prefers 24 bits, which are faster to clear and write than 32 bits, and still resolve a hundred-thousandth
-/// of the field's width. Every device has one of the two ("Required Format Support").
+/// Returns a depth format: 24 bits, otherwise 32. 24 bits are faster to clear and write, and still resolve a
+/// hundred-thousandth of the field's width. Every device has one of the two ("Required Format Support").
 pub(super) fn depth_format(device: &Device) -> vk::Format {
     let (instance, adapter) = (device.instance().raw(), device.adapter().raw());
     let small = vk::Format::X8_D24_UNORM_PACK32;
@@ -113,12 +113,12 @@ impl PassAttachments {
         self.depth.extent()
     }
 
-    /// Records a render pass with the draws of `draw`. The pictures are cleared to `clear`, one value each,
-    /// or the draws cover every pixel. With more than one sample, there is only one picture.
+    /// Records a render pass with the draws of `draw`. Clears the pictures to `clear`, one value each. If
+    /// `clear` is empty, the draws must cover every pixel. Several samples are for a single picture only.
     ///
     /// # Safety
-    /// `commands` is recording. The pictures have this size and format, outlive the commands, and may be
-    /// overwritten. Their earlier uses end at `COLOR_ATTACHMENT_OUTPUT` or in transfers.
+    /// `commands` must be recording. The pictures must have this size and format, outlive the commands, and
+    /// need no old contents. Their earlier uses must end at `COLOR_ATTACHMENT_OUTPUT` or in transfers.
     pub(super) unsafe fn record(
         &self,
         commands: vk::CommandBuffer,
@@ -139,7 +139,7 @@ impl PassAttachments {
             undefined(depth_writes),
             (vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL, depth_uses),
         );
-        // The last use was a draw, a present (the acquire semaphore's wait is at this stage) or a read-back.
+        // The previous use was a draw, a present (the acquire semaphore's wait is at this stage) or a copy.
         let before = undefined((PICTURE_STAGES, COLOR_WRITES.1));
         let written = pictures.iter().map(|picture| color_barrier(picture.image, before, drawable));
         // Without this image, the draw writes to the pictures directly.
@@ -202,7 +202,7 @@ impl PassAttachments {
             .layer_count(1)
             .color_attachments(&colors)
             .depth_attachment(&depth);
-        // SAFETY: recording (the caller's promise), and the images are alive and of this device.
+        // SAFETY: recording (the caller's promise), and the images are alive and belong to this device.
         unsafe { self.device.raw().cmd_begin_rendering(commands, &rendering) };
     }
 }

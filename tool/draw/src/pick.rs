@@ -13,7 +13,7 @@ use wavefield_handoff::contents::wave::{Grid, Vertex};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trail {
     grid: Grid,
-    // Column and row, and the height in the field's units.
+    // At each end, the ray's column and row, and its height in the field's units.
     begin: (Vec2, f32),
     end: (Vec2, f32),
 }
@@ -67,7 +67,7 @@ impl Trail {
             let (begin, end) = (self.begin.1, self.end.1);
             begin + (end - begin) * self.part(index)
         });
-        // NaN is neither above nor below.
+        // Skip vertices that are not finite: they are neither above nor below the ray.
         let gaps = heights.zip(values).map(|(height, vertex)| height - vertex.y).enumerate();
         let mut gaps = gaps.filter(|(_, gap)| gap.is_finite());
         let mut before = gaps.next()?;

@@ -9,7 +9,7 @@ use wavefield_gpu::vulkan::{AutoDestroy, Device, shader_module};
 use wavefield_handoff::contents::array::ArrayKind;
 use wavefield_handoff::contents::scene::Scene;
 
-/// The SPIR-V of one WGSL file.
+/// The SPIR-V of a WGSL file's vertex and fragment shaders, and the fragment shader's name.
 struct Shaders {
     vertex: &'static [u8],
     fragment: &'static [u8],

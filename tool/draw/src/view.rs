@@ -9,7 +9,8 @@ use wavefield_handoff::contents::wave::Grid;
 pub struct FieldView {
     /// For an image, the camera's distance zooms, and its target's x and y pan: see [`Placement`].
     pub camera: Camera,
-    /// The values at the ends of the colour map, or of 0 and 1 in RGB, in array units. Finite and not equal.
+    /// The array's values at the two ends of the colour map, or for RGB those that mean 0 and 1. Both are
+    /// finite, and not equal.
     pub limits: [f32; 2],
     /// The diameter of points, in pixels.
     pub size: f32,
@@ -46,7 +47,7 @@ impl FieldView {
         }
     }
 
-    /// Returns the lower limit and the factor with which shaders map values to 0..1.
+    /// Returns the lower limit, and the factor that maps differences from it to 0..1.
     pub(super) fn scale(&self) -> [f32; 2] {
         let [low, high] = self.limits.map(f64::from);
         let scale = (high - low).recip() as f32;

@@ -1,4 +1,4 @@
-//! Draws many views of a slot in one submission, as colours or as facts, for other programs.
+//! Draws many views of a slot in one submission, for other programs: see [`PictureKind`].
 
 use ash::vk;
 
@@ -9,10 +9,12 @@ use wavefield_handoff::producer::Source;
 
 /// The maximum number of views in one submission.
 pub const MAX_VIEWS: usize = 1024;
-/// Views share sheets of about this many pixels, so that the multisampled attachments stay small.
+/// A sheet is an image that holds several views side by side. It has about this many pixels, so that the
+/// multisampled attachments stay small.
 const SHEET_PIXELS: u64 = 1 << 22;
-/// Limits the sheets that are kept. Each sheet is for one size and one kind of pictures.
+/// The maximum number of sheets that are kept. Each sheet is for one size of pictures, and for one output.
 const MAX_SHEETS: usize = 6;
+/// The maximum number of pixels of all sheets that are kept.
 const KEPT_PIXELS: u64 = 4 * SHEET_PIXELS;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -47,7 +49,7 @@ impl PictureKind {
     }
 }
 
-/// Pictures of one size, side by side on a sheet.
+/// The layout of a sheet: pictures of one size, side by side.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct SheetPlan {
     size: vk::Extent2D,
@@ -97,7 +99,8 @@ struct Sheet {
 /// A kind, and where its pictures begin in the buffer: an offset in bytes, a multiple of 16.
 pub type PicturePlace = (PictureKind, u64);
 
-/// In the buffer, the pictures of a kind follow each other without gaps, with rows from top to bottom.
+/// The views to draw, and where in a buffer to put their pictures. The pictures of a kind follow each other
+/// without gaps, with rows from top to bottom.
 pub struct Wanted<'a> {
     pub views: &'a [FieldView],
     pub size: vk::Extent2D,
@@ -112,7 +115,7 @@ impl Wanted<'_> {
     }
 }
 
-/// The sheets for such pictures. The most recently used sheets are last.
+/// The sheets on which [`Wanted`] views are drawn. The most recently used sheets are last.
 pub struct Views {
     sheets: Vec<Sheet>,
     flights: usize,
@@ -128,7 +131,8 @@ impl Views {
         wanted.outputs().into_iter().any(|output| self.find(device, output, wanted).is_none())
     }
 
-    /// Makes missing sheets for the array of `like`. If [`Views::needs`], waits; no frame may be in flight.
+    /// Makes the sheets that are missing, to draw the array of `like`. If [`Views::needs`] returned true,
+    /// this waits for the queue, and no frame may be in flight.
     pub fn prepare(&mut self, queue: &mut Queue, like: &FieldRenderer, wanted: &Wanted<'_>) -> Result<()> {
         let plan = plan(queue.device(), wanted);
         let mut outputs = wanted.outputs();
@@ -161,8 +165,9 @@ impl Views {
     /// Records the draws of `source` and the copies to `into`, after [`Views::prepare`].
     ///
     /// # Safety
-    /// As [`FieldRenderer::record`] for `commands`, `flight` and `source`. There are at most [`MAX_VIEWS`]
-    /// views. `into` outlives the commands, may be written, and has room and the usage `TRANSFER_DST`.
+    /// Same as [`FieldRenderer::record`] for `commands`, `flight` and `source`. There must be at most
+    /// [`MAX_VIEWS`] views. `into` must outlive the commands, be unused, have room for all pictures, and have
+    /// the usage `TRANSFER_DST`.
     pub unsafe fn record(
         &mut self,
         device: &Device,
@@ -206,7 +211,8 @@ impl Views {
     }
 }
 
-/// Returns how many of the oldest sheets to drop before adding `more`. `kept` has each sheet's pixels.
+/// Returns how many of the oldest sheets to drop before adding `more` sheets of `pixels` pixels in all.
+/// `kept` has the pixels of each old sheet, the oldest first.
 fn too_many(kept: &[u64], (more, pixels): (usize, u64)) -> usize {
     let fits =
         |kept: &[u64]| kept.len() + more <= MAX_SHEETS && kept.iter().sum::<u64>() + pixels <= KEPT_PIXELS;

@@ -21,7 +21,7 @@ pub const DRIVER_VARIABLES: [&str; 5] = [
     "VK_LOADER_DRIVERS_DISABLE",
 ];
 
-/// Returns a hint about the [`DRIVER_VARIABLES`] that are set, because users often forget them.
+/// Returns a hint that names the [`DRIVER_VARIABLES`] that are set: users forget that they have set them.
 pub fn driver_variables() -> String {
     let set = DRIVER_VARIABLES.iter().filter_map(|name| {
         let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
@@ -53,7 +53,7 @@ pub fn vulkan_hint(result: vk::Result) -> String {
     }
 }
 
-/// Returns the tool's own advice where it is more specific, otherwise the library's.
+/// Returns advice on a failed call: the tool's own where it is more specific, otherwise the library's.
 pub fn cuda_hint(call: &str, code: u32) -> String {
     let advice = vulkan_cuda::cuda_advice(call, code);
     let own = match code {

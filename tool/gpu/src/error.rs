@@ -14,19 +14,20 @@ pub enum Error {
     #[error("{}{}{}", self.answer(), fault_words(.fault), vulkan_hint(*.result))]
     Vulkan {
         call: &'static str,
-        /// The device's name; `the Vulkan loader` before there is a device.
+        /// The device's name. Without a device, `the Vulkan loader` or `the Vulkan instance`.
         device: String,
         result: vk::Result,
-        /// The driver's report through `VK_EXT_device_fault`, if it lost the device and gives a report.
+        /// The driver's report from `VK_EXT_device_fault`, if the device was lost and there is a report.
         fault: Option<String>,
     },
 
     #[error("no memory on {device} for {asked}: {}{}; {}", free_words(*.free), .advice, .source.answer())]
     NoRoom {
         device: String,
-        /// The requested slots, vertices and bytes.
+        /// The requested slots in words: their number, grid and bytes.
         asked: String,
-        /// Free memory without this ring, in bytes; `None` if the driver does not report it.
+        /// The bytes that are free once the slots of this request are freed; `None` if the driver does not
+        /// report them.
         free: Option<u64>,
         advice: String,
         source: Box<Error>,
@@ -38,15 +39,15 @@ pub enum Error {
     #[error("{what}: {reason}; {hint}")]
     Missing { what: &'static str, reason: String, hint: &'static str },
 
-    /// A problem with a kernel: for example, the driver's compiler refused it, or it lacks its entry.
+    /// A problem with a kernel: for example, the compiler refused it, or it lacks the requested entry.
     #[error("kernel {kernel}: {problem}")]
     Kernel { kernel: String, problem: String },
 
-    /// The allocator for depth, uniforms, staging and read-back failed.
+    /// gpu-allocator failed, which allocates all memory that is not shared with CUDA.
     #[error("{}{}", self.answer(), allocation_hint(.what))]
     Allocation { what: &'static str, bytes: u64, device: String, source: gpu_allocator::AllocationError },
 
-    /// The request breaks a rule of Vulkan or CUDA, so neither was called.
+    /// The request breaks a rule of Vulkan or CUDA. The library's other errors become this one, too.
     #[error("{0}")]
     Rule(String),
 
@@ -75,7 +76,7 @@ pub enum Error {
     #[error("the validation layer reported {0} error(s), shown above")]
     Validation(u64),
 
-    /// No frame finished within the timeout. Nothing is released, because the GPU may still use it.
+    /// The GPU did not finish within the timeout. Objects that it may still use are leaked.
     #[error("no frame was finished for {seconds:.0} s on {device} ({progress}); --timeout allows more")]
     Stuck { device: String, seconds: f64, progress: String },
 

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
     let read = || {
         let mut bytes = Vec::new();
-        // Limit the read, because the file may grow meanwhile.
+        // Limit the read, because the file may be too large, or grow while it is read.
         open(path)?.take(most + 1).read_to_end(&mut bytes)?;
         match bytes.len() as u64 > most {
             true => Err(io::Error::other(format!("it has more than {most} bytes, too many for such a file"))),
@@ -32,7 +32,7 @@ fn open(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
-        // Do not block if a FIFO has replaced the file, or if a file of the OS kernel has no data yet.
+        // Do not block if a FIFO has replaced the file since the check, or if a file in `/proc` has no data.
         options.custom_flags(libc::O_NONBLOCK);
     }
     options.read(true).open(path)

@@ -2,8 +2,8 @@
 //!
 //! - [`vulkan`]: from the instance to the swapchain; [`shaders`]: the SPIR-V of all shaders
 //! - [`cuda`]: a context, a stream, kernels from PTX or CUDA C++
-//! - [`machine`]: the machine on which a figure was measured
-//! - [`error`]: what was tried, on which device, what the driver answered; [`advice`]: what to do about it
+//! - [`machine`]: a description of the machine on which a figure was measured
+//! - [`error`]: the error type of all crates; [`advice`]: what to do about an error
 //! - [`report`]: results and notes on the terminal; [`progress`]: a bar that shows the time left
 //! - [`input_file`], [`output_file`]: files that the user names
 //! - [`threads`]: rayon's pool, jobs on their own threads, precise sleeps
@@ -11,7 +11,7 @@
 //! - [`svg`]: pictures that follow the reader's light or dark theme
 //! - `unix_packets`: packets with file descriptors over a Unix socket (Linux)
 
-// Warns about `pub` on items that other crates cannot reach: those must be `pub(crate)`.
+// Warns about `pub` on items that other crates cannot reach: use `pub(crate)` or `pub(super)` for those.
 #![warn(unreachable_pub)]
 
 pub mod advice;

@@ -1,4 +1,4 @@
-//! The machine on which a figure was measured. Without it a figure means nothing.
+//! Describes the machine on which a figure was measured. A figure means nothing without its machine.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::vulkan::AdapterInfo;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     pub gpu: String,
-    /// Whether the device is a CPU, so that its times say nothing about a GPU. Older files lack this field.
+    /// Whether the device is a CPU, whose times say nothing about GPUs. Older files lack this field.
     #[serde(default)]
     pub software: bool,
     pub driver: String,
@@ -30,7 +30,7 @@ impl Machine {
             vulkan: crate::vulkan::version(info.api_version),
             cuda,
             cpu: line_of("/proc/cpuinfo", "model name")
-                // On Windows.
+                // Windows has no `/proc`, but sets this variable.
                 .or_else(|| std::env::var("PROCESSOR_IDENTIFIER").ok())
                 .unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             threads: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
@@ -47,7 +47,7 @@ fn system() -> String {
     format!("{name}, {} {}", std::env::consts::OS, kernel.trim()).trim().to_owned()
 }
 
-/// Returns the value in the first line that begins with `key`, without quotes. `:` or `=` separates them.
+/// Returns what follows the first `:` or `=` in the first line that begins with `key`, without quotes.
 fn line_of(path: &str, key: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let line = text.lines().find(|line| line.starts_with(key))?;

@@ -1,5 +1,6 @@
-//! Writes output files. A file appears under its name complete or not at all: a temporary file in its folder
-//! is renamed once it is on disk. A FIFO, device, terminal or standard output (`-`) is written directly.
+//! Writes output files. A file appears under its name complete or not at all: a temporary file in the same
+//! folder is renamed once it is on disk. A FIFO, device, terminal or standard output (`-`) is written to
+//! directly.
 
 use std::collections::HashMap;
 #[cfg(unix)]
@@ -34,7 +35,7 @@ pub fn check_outputs<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result
 }
 
 pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-    // Build it in memory first, so that nothing is written if `fill` fails.
+    // Collect the contents in memory first, so that nothing is written if `fill` fails.
     let mut whole = Vec::new();
     writing(path, || fill(&mut whole))?;
     let mut output = StreamedOutput::begin(path)?;
@@ -60,7 +61,7 @@ pub struct StreamedOutput {
 
 enum OutputTarget {
     Stream(Box<dyn Write + Send>),
-    /// A temporary file, removed unless [`StreamedOutput::finish`] renames it to this path.
+    /// A temporary file and its final path. It is removed unless [`StreamedOutput::finish`] renames it.
     File(NamedTempFile, PathBuf),
 }
 
@@ -69,7 +70,7 @@ impl StreamedOutput {
         Ok(Self { path: path.to_owned(), to: writing(path, || open(path, false))?.0 })
     }
 
-    /// Appends a piece. If that fails, a file is cut back to its earlier length, so it can still be finished.
+    /// Appends a piece. If that fails, truncates a file to its previous length, so that it can be finished.
     pub fn append(&mut self, piece: &[u8]) -> Result<()> {
         writing(&self.path, || match &mut self.to {
             OutputTarget::Stream(stream) => stream.write_all(piece).and_then(|()| stream.flush()),
@@ -84,7 +85,8 @@ impl StreamedOutput {
         })
     }
 
-    /// Renames a file to its final path. Does nothing for any other output.
+    /// Renames a file to its final path, with the rights of the file that it replaces. Does nothing for any
+    /// other output.
     pub fn finish(self) -> Result<()> {
         let OutputTarget::File(part, place) = self.to else { return Ok(()) };
         writing(&self.path, || {
@@ -97,7 +99,8 @@ impl StreamedOutput {
     }
 }
 
-/// Opens an output. Also returns an identity that all its names share; `None` if it may be used repeatedly.
+/// Opens an output, or only checks that it can be opened. Also returns an identity, equal for all names of
+/// one file; `None` for a FIFO, device or terminal, which may be named more than once.
 #[cfg_attr(not(unix), allow(unused_variables))]
 fn open(path: &Path, only_check: bool) -> io::Result<(OutputTarget, Option<PathBuf>)> {
     // `try_exists` fails for a cycle of links, so the loop below ends.
@@ -149,7 +152,7 @@ fn open(path: &Path, only_check: bool) -> io::Result<(OutputTarget, Option<PathB
     Ok((OutputTarget::File(part, place), Some(identity)))
 }
 
-/// Opens a FIFO, a device or a terminal. Polls 5 s for a FIFO's reader: `open` would block uninterruptibly.
+/// Opens a FIFO, device or terminal. Polls for a FIFO's reader for 5 s: a blocking `open` has no timeout.
 #[cfg(unix)]
 fn open_stream(path: &Path) -> io::Result<File> {
     let flags = fs::OFlags::WRONLY | fs::OFlags::NOCTTY | fs::OFlags::NONBLOCK | fs::OFlags::CLOEXEC;
@@ -165,7 +168,7 @@ fn open_stream(path: &Path) -> io::Result<File> {
     Ok(file.into())
 }
 
-/// Copies owner, group, ACL and mode from the old file, as far as this user may. Never adds rights.
+/// Copies owner, group, ACL and mode from the file at `place`, as far as this user may. Never adds rights.
 #[cfg(unix)]
 fn take_after(file: &File, place: &Path) -> io::Result<()> {
     let Some(old) = place.try_exists()?.then(|| place.metadata()).transpose()? else { return Ok(()) };
@@ -174,18 +177,19 @@ fn take_after(file: &File, place: &Path) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     let kept = kept && {
         const ACL: &str = "system.posix_acl_access";
-        let mut acl = [0; 64 << 10]; // The maximum size of an attribute.
+        let mut acl = [0; 64 << 10]; // The maximum size of an extended attribute.
         match fs::getxattr(place, ACL, &mut acl) {
             Ok(size) => fs::fsetxattr(file, ACL, &acl[..size], fs::XattrFlags::empty()).is_ok(),
-            // The folder's default ACL may have given the new file one.
+            // The old file has no ACL. The new file may have got one from its folder's default ACL.
             Err(Errno::NODATA) => matches!(fs::fremovexattr(file, ACL), Ok(()) | Err(Errno::NODATA)),
             Err(error) => error == Errno::OPNOTSUPP,
         }
     };
     let rights = match (owned, kept) {
         (true, true) => 0o7777,
-        (false, true) => 0o777, // Drop set-user-ID and similar bits: the owner differs.
-        // The old group's members are now others: limit others to the group's bits, which also mask an ACL.
+        (false, true) => 0o777, // Drop the set-user-ID, set-group-ID and sticky bits: the owner differs.
+        // The old group or ACL could not be kept, so its members now count as others. Give the new group
+        // nothing, and others no more than the group had. With an ACL, the group bits are its mask.
         (_, false) => 0o700 | old.mode() >> 3 & 7,
     };
     // Set the mode last, because a change of owner clears bits.

@@ -46,12 +46,12 @@ static NOTED: AtomicBool = AtomicBool::new(false);
 
 static SPARED: AtomicBool = AtomicBool::new(false);
 
-/// Reserves standard output for a file's contents. From now on every line goes to standard error.
+/// Reserves standard output for the contents of an output. From now on, [`line()`] writes to standard error.
 pub fn spare_output() {
     SPARED.store(true, Ordering::Relaxed);
 }
 
-/// Returns the command line for records, without the program's folder, which is private.
+/// Returns the command line, to be stored with results. Leaves out the program's folder, which is private.
 pub fn command_line() -> String {
     let mut words = std::env::args_os();
     let program = words.next().unwrap_or_default();
@@ -80,7 +80,7 @@ pub fn wrap(line: &str, width: usize, indent: usize) -> String {
     text
 }
 
-/// Returns a value's name on the command line; empty for a value that only the library offers.
+/// Returns a value's name on the command line; empty for a value that the command line does not offer.
 pub fn word(value: impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |word| word.get_name().to_owned())
 }

@@ -9,7 +9,8 @@ pub fn leak<T>(owner: T) {
     std::mem::forget(owner);
 }
 
-/// Returns whether to skip the drivers' exit handlers at the end of the process: they would wait for the GPU.
+/// Returns whether anything was leaked. If so, the process must end without the drivers' exit handlers, which
+/// would wait for the GPU.
 pub fn leaked() -> bool {
     LEAKED.load(Ordering::Relaxed)
 }

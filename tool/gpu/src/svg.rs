@@ -4,7 +4,7 @@ use std::path::Path;
 
 use maud::{Markup, PreEscaped, html};
 
-/// `paper`: the background. `ink`, `soft` and `head`: text. `row`: a strip. `a`, `b` and `hot`: bars.
+/// Classes: `paper` (background), `ink`, `soft`, `head` (text), `row` (strip), `a`, `b`, `hot` (bar), `line`.
 const STYLE: &str = ".paper{fill:#fff}.ink{fill:#222}.head{font-weight:600}.soft{fill:#6b6b6b}.row{fill:#f1f2f4}.a{fill:#4c78a8}.b{fill:#7ba3cf}\
 .hot{fill:#e4572e}.line{stroke:#999}@media(prefers-color-scheme:dark){.paper{fill:#16181d}.ink{fill:#e8e8e8}.soft{fill:#a0a0a0}\
 .row{fill:#23262d}.a{fill:#5b8ec4}.b{fill:#3d6690}.hot{fill:#ff7a50}.line{stroke:#666}}";

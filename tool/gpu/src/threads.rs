@@ -11,7 +11,8 @@ use rayon::{ThreadBuilder, ThreadPoolBuilder};
 
 use crate::{Error, Result};
 
-/// Starts rayon with one thread per processor, or with fewer if the system refuses; rayon would panic.
+/// Starts rayon's pool with one thread per processor, or with fewer if the system refuses more. On its own,
+/// rayon would panic then.
 pub fn start() -> Result<()> {
     static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
     let started = STARTED.get_or_init(|| try_start().map_err(|error| error.to_string()));
@@ -52,7 +53,7 @@ fn try_start() -> Result<(), IoError> {
 /// Work on a separate thread. Dropping a job does not wait for it.
 pub struct Job<T> {
     thread: JoinHandle<Result<T>>,
-    /// Lives as long as the job; the thread checks whether it still exists.
+    /// Dropped with the job. The thread then sees that its result is no longer wanted.
     _wanted: Arc<()>,
 }
 

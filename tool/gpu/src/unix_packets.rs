@@ -39,15 +39,15 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]
 }
 // ANCHOR_END: send
 
-/// Receives a packet: its size, whether it was truncated, and its descriptors, even if there is an error.
+/// Receives a packet. Returns its size and whether it was truncated. Returns descriptors even with an error.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> (Result<(usize, bool)>, Vec<OwnedFd>) {
-    // Leave room for every possible descriptor: the kernel would close the rest, in this thread.
+    // Leave room for the maximum number of descriptors: the kernel would close the rest in this thread.
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let mut look = |control: &mut _| net::recvmsg(socket, &mut [IoSliceMut::new(buffer)], control, flags);
     let got = match look(&mut control) {
-        // The peer closed its end with unread data. What it sent earlier can still be received.
+        // The peer closed its end before it had read everything. What it sent can still be received.
         Err(Errno::CONNRESET) => look(&mut control),
         got => got,
     };

@@ -1,4 +1,4 @@
-// Checks every stamp of a slot, or every texel of every level, and counts those that are not of the frame being drawn.
+// Checks every stamp of a slot, or every texel of every level, and counts those that do not belong to the drawn frame.
 // handoff/src/contents/frame_stamp.rs explains stamps, run/src/watch/verify/tally.rs the counts. One invocation per stamp or texel.
 
 struct Parameters {
@@ -10,7 +10,7 @@ struct Parameters {
     stride: u32,
 }
 
-// As `RawCounts` in run/src/watch/verify/checker.rs.
+// Must match `RawCounts` in run/src/watch/verify/checker.rs.
 struct Counts {
     checked: atomic<u32>,
     stale: atomic<u32>,
@@ -26,7 +26,7 @@ var<immediate> parameters: Parameters;
 @group(0) @binding(0) var<storage, read> slot: array<u32>;
 @group(0) @binding(0) var chain: texture_2d<f32>;
 @group(1) @binding(0) var<storage, read_write> counts: array<Counts, 2>;
-// The stamp that all should have. It is in memory, so that the same commands work for every frame.
+// The stamp that is right for this frame. It is in memory, so that the same commands work for every frame.
 @group(2) @binding(0) var<storage, read> expected: u32;
 
 const WORKGROUP: u32 = 256;
@@ -44,7 +44,7 @@ fn index_of(group: vec3u, groups: vec3u, local: u32) -> u32 {
     return (group.y * groups.x + group.x) * WORKGROUP + local;
 }
 
-// Counts one vertex or texel with this stamp, or without a stamp.
+// Counts one vertex or texel with this stamp, or without a stamp if `stamped` is false.
 fn count(stamp: u32, stamped: bool) {
     let look = parameters.look;
     atomicAdd(&checked, 1u);
@@ -63,7 +63,7 @@ fn count(stamp: u32, stamped: bool) {
     atomicMax(&counts[look].lowest, KEYS - key);
 }
 
-// Must be called by the whole workgroup, at the end.
+// Adds the workgroup's number of checked elements to memory. The whole workgroup must call this, at the end.
 fn add_checked(local: u32) {
     workgroupBarrier();
     if local == 0u {
@@ -98,7 +98,7 @@ fn check_texels(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) gr
             size = max(largest >> vec2u(level), vec2u(1));
         }
         let texel = textureLoad(chain, vec2u(i % size.x, i / size.x), level);
-        // The half floats as they lie in memory. Stamped ones are normal numbers, so no conversion changes them.
+        // The bits of the half floats in memory. Stamped half floats are normal numbers, so no conversion changes them.
         let xy = pack2x16float(texel.xy);
         let zw = pack2x16float(texel.zw);
         let halves = vec4u(xy, xy >> 16, zw, zw >> 16);

@@ -1,4 +1,4 @@
-// Draws points, each as a round dot of one size.
+// Draws points as round dots, all of the same size.
 //!use globals
 //!use numbers
 //!use dots

@@ -4,9 +4,9 @@
 struct Parameters {
     cols: u32,
     rows: u32,
-    // The position in the loop, 0 to 1. The CPU computes it in double precision.
+    // The position in the looped animation, 0 to 1. The CPU computes it in double precision.
     phase: f32,
-    // The bits of a colour to keep and the bits to set: all and none, unless frames are stamped (handoff/src/contents/frame_stamp.rs).
+    // The bits of a colour to keep and to set: all and none without stamps (handoff/src/contents/frame_stamp.rs).
     keep: u32,
     stamp: u32,
     // The values of the kernel's parameters, in order.
@@ -21,12 +21,12 @@ var<immediate> parameters: Parameters;
 const HEIGHT: f32 = 0.30;
 const WORKGROUP: u32 = 256;
 
-// The vertex of this invocation. The grid of workgroups is two-dimensional, because one dimension holds at most 65,535.
+// Returns the vertex of this invocation. The workgroups are in two dimensions, because one holds at most 65,535.
 fn index_of(group: vec3u, groups: vec3u, local: u32) -> u32 {
     return (group.y * groups.x + group.x) * WORKGROUP + local;
 }
 
-// The domain is [-1, 1] x [-1, 1] for every grid.
+// Returns a vertex's place in the domain, which is [-1, 1] x [-1, 1] for every grid.
 fn place_of(i: u32) -> vec2f {
     let last = vec2f(vec2u(parameters.cols, parameters.rows) - vec2u(1));
     return 2.0 * vec2f(vec2u(i % parameters.cols, i / parameters.cols)) / last - vec2f(1.0);
@@ -98,7 +98,7 @@ struct Wave {
 
 const WAVES: u32 = 10;
 
-// As in kernels/ocean.cu.
+// Returns wave `k`, as in kernels/ocean.cu.
 fn ocean_wave(k: u32) -> Wave {
     switch k {
         case 0u: { return Wave(vec2f(0.960, 0.280), 1.300, 0.0420, 8.0); }
@@ -154,7 +154,7 @@ fn hash(seed: u32) -> u32 {
     return (b >> 22) ^ b;
 }
 
-// From 0 to 1, without 1.
+// Returns a number from 0 to 1, without 1.
 fn unit(bits: u32) -> f32 {
     return f32(bits >> 8) * (1.0 / 16777216.0);
 }

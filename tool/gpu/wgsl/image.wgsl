@@ -17,7 +17,7 @@ fn vertex_main(@builtin(vertex_index) index: u32) -> @builtin(position) vec4f {
     return vec4f(2.0 * at / globals.picture - 1.0, DEPTH, 1.0);
 }
 
-// The most texels along each axis that a pixel is the mean of. If it covers more, some are left out.
+// The maximum number of texels along each axis of which a pixel is the mean. If it covers more, it skips some.
 const MOST: f32 = 16.0;
 
 @fragment
@@ -26,7 +26,7 @@ fn fragment_main(@builtin(position) position: vec4f) -> @location(0) vec4f {
     let per_pixel = size / globals.place.zw;
     let at = position.xy - globals.corner;
     let middle = (at - globals.place.xy) * per_pixel;
-    // Slightly less, so that an image of the picture's own size is not blurred.
+    // Slightly less, so that rounding does not blur an image that is neither enlarged nor reduced.
     let count = vec2u(clamp(ceil(per_pixel - 0.001), vec2f(1.0), vec2f(MOST)));
     var sum = vec4f(0.0);
     for (var row = 0u; row < count.y; row++) {

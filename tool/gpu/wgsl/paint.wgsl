@@ -2,7 +2,7 @@
 // describes a texel.
 
 struct Parameters {
-    // The position in the loop, 0 to 1. The CPU computes it in double precision.
+    // The position in the looped animation, 0 to 1. The CPU computes it in double precision.
     phase: f32,
     // The frame's stamp for every texel, or NO_STAMP: see handoff/src/contents/frame_stamp/texel.rs.
     stamp: u32,
@@ -10,7 +10,7 @@ struct Parameters {
 
 var<immediate> parameters: Parameters;
 @group(0) @binding(0) var target_level: texture_storage_2d<rgba16float, write>;
-// The level above; `paint` does not use it.
+// The next larger level, which only `reduce` uses.
 @group(1) @binding(0) var above: texture_2d<f32>;
 
 const NO_STAMP: u32 = 0xffffffff;
@@ -21,12 +21,12 @@ const SLOPE: f32 = 0.06;
 const LINES: f32 = 7.0;
 const FLAT: f32 = 0.004;
 
-// The height and the slopes of one wave.
+// Returns the height and the slopes of one wave.
 fn wave(weight: f32, waves: vec2f, angle: f32) -> vec3f {
     return vec3f(weight * sine(angle), TAU * weight * sine(angle + 0.25) * waves);
 }
 
-// Writes the stamp into a texel: three bits in each half float, which becomes a normal number.
+// Returns the texel with the stamp: three bits in each half float, which becomes a normal number.
 fn stamped(texel: vec4f) -> vec4f {
     if parameters.stamp == NO_STAMP {
         return texel;
@@ -54,7 +54,7 @@ fn paint(@builtin(global_invocation_id) at: vec3u) {
             + wave(0.28, vec2f(-1.0, 3.0), 3.0 * uv.y - uv.x - 4.0 * phase)
             + wave(0.18, vec2f(5.0, 2.0), 5.0 * uv.x + 2.0 * uv.y - 7.0 * phase)
             + wave(0.14, vec2f(3.0, -4.0), 3.0 * uv.x - 4.0 * uv.y + 5.0 * phase);
-    // The lines in the width of a texel, and the distance to the nearest line in texels.
+    // `steep` is the number of lines per texel, so a distance over `steep` is in texels.
     let steep = max(length(LINES * sum.yz / vec2f(size)), FLAT);
     let lines = LINES * sum.x;
     let line = clamp(1.5 - abs(lines - round(lines)) / steep, 0.0, 1.0);
@@ -68,7 +68,7 @@ fn reduce(@builtin(global_invocation_id) at: vec3u) {
     }
     let last = textureDimensions(above) - vec2u(1);
     let near = 2 * at.xy;
-    // If there is only one row or column, it counts twice.
+    // If `above` has only one row or column, that counts twice.
     let far = min(near + vec2u(1), last);
     let sum = textureLoad(above, near, 0) + textureLoad(above, vec2u(far.x, near.y), 0)
             + textureLoad(above, vec2u(near.x, far.y), 0) + textureLoad(above, far, 0);

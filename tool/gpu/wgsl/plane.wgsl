@@ -1,4 +1,4 @@
-// Draws a plane that reaches to the horizon, textured and lit by the slot that the producer wrote: an image with a mip
+// Draws a plane that reaches to the horizon. Its texture and its light come from the slot, an image with a mip
 // chain. Near the eye a texel covers several pixels; at the horizon a pixel covers hundreds of texels. So one picture
 // shows every level of the chain.
 
@@ -14,7 +14,7 @@ const REACH: f32 = 80.0;
 const TILE: f32 = 2.0;
 // The height of the waves for the lighting. The plane itself is flat.
 const HEIGHT: f32 = 0.40;
-// As in handoff/src/contents/texture.rs.
+// The factor of the slopes, as in handoff/src/contents/texture.rs.
 const SLOPE: f32 = 0.06;
 
 struct Point {

@@ -1,7 +1,7 @@
 // Reads a few elements of a slot for the CPU: those under the pointer (run/src/engine/probe.rs). One invocation per element.
 
 @group(0) @binding(0) var<storage, read> words: array<u32>;
-// The first words of these elements.
+// The index of each element's first word.
 @group(1) @binding(0) var<storage, read> indices: array<u32>;
 // Four words of each: no element has more.
 @group(2) @binding(0) var<storage, read_write> values: array<vec4u>;

@@ -1,5 +1,5 @@
-//! Two binary semaphores around one slot: the classic scheme. The GPU waits both ways, but CUDA and Vulkan
-//! take turns, so each frame costs two switches between the CUDA context and the graphics context.
+//! Two binary semaphores around one slot: the classic scheme. Only the GPU waits. But CUDA and Vulkan take
+//! turns, so each frame costs two switches between the CUDA context and the graphics context.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) const BINARY: HandoffEntry = one_slot::entry::<BinaryPair>(
     "One shared buffer or image and two binary semaphores: the classic scheme",
 );
 
-/// Each semaphore checks that every signal has one wait, and is submitted before it.
+/// Each semaphore checks that every signal has one wait, which is submitted after the signal.
 struct BinaryPair {
     /// Signalled by CUDA, waited for by Vulkan in the same frame.
     ready: SharedBinary,
@@ -37,7 +37,7 @@ impl SlotSync for BinaryPair {
     }
 
     fn wait_free(&mut self, timeline: &CudaTimeline) -> Result<()> {
-        // Wait only for a submitted signal. The first frame waits for nothing.
+        // Wait only if a signal was submitted. The first frame waits for nothing.
         if !std::mem::take(&mut self.read) {
             return Ok(());
         }

@@ -28,7 +28,7 @@ impl SlotSync for CpuSync {
     }
 
     fn wait_free(&mut self, _fill: &CudaTimeline) -> Result<()> {
-        // With one frame in flight, the frame loop has already waited for the previous frame.
+        // Only one frame is in flight, so the frame loop has already waited for the previous frame.
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Copies device → host → device, as if the two APIs could share no memory, to show what that costs.
+//! Copies each frame device → host → device, to show the cost if the two APIs could share no memory.
 
 use std::any::Any;
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ impl<K: SceneKernels> HostCopyHandoff<K> {
                 ("the texture on the host", own_slot(&image), Box::new(image))
             }
         };
-        // With one frame in flight, Vulkan has read the only staging buffer before CUDA writes it again.
+        // One frame is in flight, so Vulkan has read the staging buffer before CUDA writes it again.
         let parameters = kernels.parameters().clone();
         let usual = Profile::of_queue("cuda, host-copy", vec![drawn]);
         let profile = Profile { max_in_flight: 1, uses_cuda: true, parameters, ..usual };
@@ -86,10 +86,10 @@ impl<K: SceneKernels> HostCopyHandoff<K> {
     }
 
     fn run(&mut self, frame: &Frame) -> Result<Produced> {
-        // SAFETY: nothing else uses CUDA's own memory.
+        // SAFETY: nothing else uses `scratch`.
         unsafe { self.kernels.enqueue(&self.timeline, frame, Destination::Scratch(&self.scratch)) }?;
         let began = Instant::now();
-        // The copy would also wait, but without a timeout.
+        // `read` waits too, but without a timeout.
         self.timeline.wait_idle(self.timeout)?;
         K::read(&self.scratch, self.timeline.stream(), self.staging.bytes_mut()?)?;
         Ok(Produced { blocked: Some(began.elapsed()), ..self.profile.produced(frame) })

@@ -35,7 +35,7 @@ struct InlineHandoff {
 }
 
 impl InlineHandoff {
-    /// Links the kernels with `context` and loads them. The queue's device must be made with `inline`.
+    /// Links the kernels with `context` and loads them. The queue's device must have been made with `inline`.
     fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let (device, grid) = (queue.device(), desc.grid);
         check_grid(device, grid)?;
@@ -48,7 +48,7 @@ impl InlineHandoff {
         let buffers = own_slots(device, grid, desc.ring, addressed, MemoryLocation::GpuOnly)?;
         let address = |buffer: &Buffer| {
             let info = vk::BufferDeviceAddressInfo::default().buffer(buffer.raw());
-            // SAFETY: a live buffer with the usage that this needs, on a device with the feature enabled.
+            // SAFETY: a live buffer with the usage `addressed`, on a device with the feature enabled.
             unsafe { device.raw().get_buffer_device_address(&info) }
         };
         let addresses = buffers.iter().map(address).collect();
@@ -75,8 +75,8 @@ impl Producer for InlineHandoff {
             };
         };
         let launch = |kernel: &Module| {
-            // SAFETY: producers record outside a render pass. The signature was checked; the stamp has it too.
-            // The slot lives as long as `self`, and the barriers order its memory.
+            // SAFETY: producers record outside a render pass. `new` checked the kernel's signature, and the
+            // stamp has the same. The slot lives as long as `self`, and the barriers order its memory.
             unsafe { kernel.launch(commands, self.addresses[slot], self.grid, frame) };
         };
         let kernels = vk::PipelineStageFlags2::COMPUTE_SHADER;
@@ -84,7 +84,7 @@ impl Producer for InlineHandoff {
         barrier((frame.reads.stage, vk::AccessFlags2::NONE), writes);
         launch(&self.module);
         if let Some(stamp) = &self.stamp {
-            // The stamp kernel reads and writes what the kernel has written.
+            // The stamp kernel reads and writes what the scene's kernel has written.
             barrier(writes, (kernels, writes.1 | vk::AccessFlags2::MEMORY_READ));
             launch(stamp);
         }
@@ -92,9 +92,9 @@ impl Producer for InlineHandoff {
     }
 }
 
-/// The maximum local memory of a thread, in bytes. Vulkan's driver provides it but reports no limit. On an
-/// H100 and an H200 (driver 580), correct kernels ran with up to 12288 bytes. With 16384, the GPU stopped
-/// drawing for every process, though the kernel is correct on a stream. So half of what worked is allowed.
+/// The maximum local memory of a thread, in bytes: half of what worked. Vulkan's driver reports no limit. On
+/// an H100 and an H200 (driver 580), correct kernels ran with up to 12288 bytes. With 16384, the GPU stopped
+/// drawing for every process, though the same kernel ran correctly on a CUDA stream.
 const MOST_LOCAL_BYTES: u32 = 12288 / 2;
 
 /// A CUDA kernel that Vulkan has loaded.
@@ -112,7 +112,7 @@ struct Module {
 }
 
 impl Module {
-    /// Links the kernel with `context` and loads it. The device must be made with `inline`.
+    /// Links the kernel with `context` and loads it. The device must have been made with `inline`.
     fn new(device: &Device, context: &Cuda, source: &KernelSource) -> Result<Self> {
         let entry = source.entry_name()?;
         let cubin = match &source.cubin {
@@ -143,7 +143,7 @@ impl Module {
             .map_err(device.failed("vkCreateCuModuleNVX"))?;
         let info = vk::CuFunctionCreateInfoNVX::default().module(module).name(&entry);
         let mut function = vk::CuFunctionNVX::null();
-        // SAFETY: as above.
+        // SAFETY: as above; the module was created above, and `entry` outlives the call.
         let made = unsafe { (ext.fp().create_cu_function_nvx)(raw, &info, std::ptr::null(), &mut function) };
         if let Err(result) = made.result() {
             // SAFETY: created above, and nothing refers to it.
@@ -157,8 +157,8 @@ impl Module {
     /// sees what earlier launches wrote to the module's memory, so a kernel may keep state there.
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass. The kernel has the signature of a field kernel. The
-    /// vertices live until the GPU is done, and barriers order the kernel with their other users.
+    /// `commands` must be recording, outside a render pass. The kernel must have the signature of a field
+    /// kernel. The vertices must live until the GPU is done. Barriers must order all work on them.
     unsafe fn launch(
         &self,
         commands: vk::CommandBuffer,
@@ -199,8 +199,8 @@ impl Module {
             p_params: arguments.as_ptr(),
             ..Default::default()
         };
-        // SAFETY: the arguments are the kernel's, and the vertices live (the caller's promise). The extension is
-        // enabled, and copies the arguments while recording.
+        // SAFETY: the arguments match the kernel's signature, and the vertices live (the caller's promise).
+        // The extension is enabled, and copies the arguments while recording.
         unsafe { (self.ext.fp().cmd_cu_launch_kernel_nvx)(commands, &info) };
     }
 }
@@ -212,7 +212,7 @@ impl Drop for Module {
         }
         let (raw, none) = (self.device.raw().handle(), std::ptr::null());
         let _alone = cuda_inside_vulkan();
-        // SAFETY: created from this device, and the GPU is done with it: see the module `vulkan`.
+        // SAFETY: created from this device, and the GPU is done with both: see the module `vulkan`.
         unsafe {
             (self.ext.fp().destroy_cu_function_nvx)(raw, self.function, none);
             (self.ext.fp().destroy_cu_module_nvx)(raw, self.module, none);

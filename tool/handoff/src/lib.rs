@@ -1,9 +1,9 @@
 //! Hands frames to Vulkan: from CUDA in six ways, for comparison, or from elsewhere (see [`producer`]).
 //!
 //! Most hand-offs run a scene's kernels ([`SceneKernels`]), which write the slots of the library's ring
-//! (`timeline`) or a single slot (`one_slot`), in which a `SlotSync` keeps CUDA and Vulkan apart.
+//! (`timeline`) or a single slot (`one_slot`). A `SlotSync` makes CUDA and Vulkan take turns in that slot.
 //!
-//! | `--handoff` | file | what keeps the two sides apart | what is copied |
+//! | `--handoff` | file | what orders CUDA and Vulkan | what is copied |
 //! |---|---|---|---|
 //! | `timeline` | `timeline` | the library's ring of slots: the GPU waits | nothing |
 //! | `binary` | `binary` | one slot, two binary semaphores: the classic scheme | nothing |
@@ -137,7 +137,8 @@ impl Handoff {
         (self.entry().supports)(info)
     }
 
-    /// Makes the producer; waits for the queue. `context` is of the queue's GPU ([`vulkan_cuda::find_twin`]).
+    /// Makes the producer, and waits for the queue. `context` must be on the queue's GPU: see
+    /// [`vulkan_cuda::find_twin`].
     pub fn make(
         self,
         queue: &mut Queue,

@@ -15,15 +15,15 @@ use wavefield_gpu::cuda::{Cuda, KernelSource};
 use wavefield_gpu::vulkan::{Device, Queue, one_shot, pipeline_barrier};
 use wavefield_gpu::{Error, Result};
 
-/// Keeps CUDA and Vulkan apart in the slot. For comparison, `binary` and `cpu_sync` implement it in two ways.
+/// Makes CUDA and Vulkan take turns in the slot. `binary` and `cpu_sync` implement it, for comparison.
 ///
 /// For each frame, `wait_free` and `signal_ready` are called around the work that fills the slot. Then
-/// `submit` makes Vulkan's submission that reads it.
+/// `submit` makes the Vulkan submission that reads the slot.
 pub(super) trait SlotSync: Sized + 'static {
     /// The profile's name, which begins with `cuda`.
     const NAME: &'static str;
 
-    /// Whether only the GPU waits. Otherwise the CPU waits, and only one frame is in flight at a time.
+    /// Whether only the GPU waits. Otherwise the CPU waits, and at most one frame is in flight.
     const ON_GPU: bool;
 
     fn new(queue: &Queue, context: &Cuda, desc: &ProducerDesc) -> Result<Self>;
@@ -31,7 +31,8 @@ pub(super) trait SlotSync: Sized + 'static {
     /// Makes CUDA's later work, which writes the slot, wait until Vulkan has read it.
     fn wait_free(&mut self, timeline: &CudaTimeline) -> Result<()>;
 
-    /// Signals that the slot is full once CUDA's earlier work is done. Returns the CPU's wait, if any.
+    /// Signals that the slot is full once CUDA's earlier work is done. Returns the CPU's waiting time, if
+    /// any.
     fn signal_ready(&mut self, timeline: &CudaTimeline) -> Result<Option<Duration>>;
 
     /// Makes the submission in which Vulkan reads the slot.
@@ -71,7 +72,7 @@ pub(super) struct OneSlot<K: SceneKernels, S: SlotSync> {
 }
 
 impl<K: SceneKernels, S: SlotSync> OneSlot<K, S> {
-    /// Makes the producer; waits for the queue. For the device and the errors, see [`SceneKernels::new`].
+    /// Makes the producer, and waits for the queue. Has the requirements and errors of [`SceneKernels::new`].
     pub(super) fn make(
         queue: &mut Queue,
         context: &Cuda,
@@ -84,12 +85,12 @@ impl<K: SceneKernels, S: SlotSync> OneSlot<K, S> {
         let slot = kernels.slots(&device, context, 1)?.pop();
         let slot = slot.ok_or_else(|| Error::Rule("a hand-off needs a slot".into()))?;
         if let Source::Texture(slot) = K::source(&slot) {
-            // Give the new image to CUDA before CUDA's first write; Vulkan's first acquire would be too late:
-            // see `vulkan_cuda::ownership`. A buffer does not need this.
+            // A new image must get its layout and be released to CUDA before CUDA's first write (see
+            // `vulkan_cuda::ownership`). A buffer need not.
             one_shot(queue, |commands| {
                 // The second barrier depends on the first, so record them separately.
                 for barrier in first_release(slot.image, family) {
-                    // SAFETY: recording; the image outlives the wait in `one_shot`.
+                    // SAFETY: recording, outside a render pass; the image outlives the wait in `one_shot`.
                     unsafe { pipeline_barrier(&device, commands, &[], &[barrier]) };
                 }
             })?;
@@ -97,7 +98,7 @@ impl<K: SceneKernels, S: SlotSync> OneSlot<K, S> {
         let usual = Profile::of_queue(S::NAME, vec![K::source(&slot)]);
         let profile = Profile {
             owner: Owner::External,
-            // With one frame in flight, the CPU's wait for the previous frame is also the wait for Vulkan.
+            // If the CPU must wait for Vulkan, one frame in flight makes it wait for the previous frame.
             max_in_flight: if S::ON_GPU { usual.max_in_flight } else { 1 },
             parameters: kernels.parameters().clone(),
             uses_cuda: true,
@@ -110,7 +111,7 @@ impl<K: SceneKernels, S: SlotSync> OneSlot<K, S> {
     fn enqueue(&mut self, frame: &Frame) -> Result<Option<Duration>> {
         let Self { timeline, sync, kernels, slot, .. } = self;
         sync.wait_free(timeline)?;
-        // SAFETY: between the two calls of `sync`, the slot belongs to CUDA.
+        // SAFETY: between `wait_free` and `signal_ready`, the slot belongs to CUDA.
         unsafe { kernels.enqueue(timeline, frame, Destination::Slot(slot)) }?;
         sync.signal_ready(timeline)
     }

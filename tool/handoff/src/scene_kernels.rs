@@ -1,4 +1,4 @@
-//! CUDA's work for a frame: the trait for the kernels of all scenes, and those of a field.
+//! CUDA's work for a frame: the trait that each scene's kernels implement, and the kernels of a field.
 
 use tracing::trace_span;
 use vulkan_cuda::SharedBuffer;
@@ -28,10 +28,10 @@ pub trait SceneKernels: Sized + 'static {
 
     fn parameters(&self) -> &KernelParameters;
 
-    /// Enqueues a frame's kernels between its two events.
+    /// Enqueues a frame's kernels. Its two events are around all but the kernels that stamp it.
     ///
     /// # Safety
-    /// Nothing else uses the slot until the stream has passed this point.
+    /// Nothing else may use the destination until the stream has passed this point.
     unsafe fn enqueue(
         &self,
         timeline: &CudaTimeline,
@@ -42,10 +42,11 @@ pub trait SceneKernels: Sized + 'static {
     /// Enqueues a copy of CUDA's own memory into a slot.
     ///
     /// # Safety
-    /// One value of this type made both. Nothing else uses the slot until the stream has passed this point.
+    /// Both must come from one value of this type. Nothing else may use the slot, or write the memory, until
+    /// the stream has passed this point.
     unsafe fn copy(scratch: &Self::Scratch, slot: &Self::Slot, stream: &Stream) -> Result<()>;
 
-    /// Reads CUDA's own memory into `bytes`, and waits for the stream.
+    /// Copies CUDA's own memory into `bytes`, and waits for the stream.
     fn read(scratch: &Self::Scratch, stream: &Stream, bytes: &mut [u8]) -> Result<()>;
 }
 
@@ -57,12 +58,12 @@ pub enum Destination<'a, K: SceneKernels> {
 
 pub(super) fn load(context: &Cuda, source: &KernelSource, signature: Signature) -> Result<Kernel> {
     let kernel = Kernel::load(context, source)?;
-    // Check only now: for text that is not PTX, the compiler's message is better.
+    // Check this last, because for text that is not PTX the error of `load` is better.
     source.check_signature(signature)?;
     Ok(kernel)
 }
 
-/// One kernel, which writes 16 bytes for each vertex of a buffer.
+/// A kernel that writes 16 bytes for each vertex of a buffer, and optionally a kernel that stamps them.
 pub struct FieldKernels {
     kernel: Kernel,
     stamp: Option<Kernel>,
@@ -114,7 +115,7 @@ impl SceneKernels for FieldKernels {
         };
         let Grid { cols, rows } = self.grid;
         let launch = |kernel: &Kernel, stream: &Stream| {
-            // SAFETY: both have the documented signature; the rest is the caller's promise.
+            // SAFETY: both kernels have the signature of a field; the rest is the caller's promise.
             unsafe {
                 kernel.launch(stream, vertices, [cols, rows], frame.index, frame.time, &frame.parameters)
             }

@@ -106,7 +106,7 @@ impl SceneKernels for TextureKernels {
         let mut rest = bytes;
         for level in scratch {
             let (this, next) = rest.split_at_mut(level.row_bytes() * level.size.rows as usize);
-            // SAFETY: only this stream writes the level; `bytes` is borrowed until a wait, also after an error.
+            // SAFETY: only this stream writes the level. `bytes` is borrowed until after `synchronize`.
             let copied = unsafe { level.surface.array().copy_to_host(stream, this, level.row_bytes()) };
             if copied.is_err() {
                 // Copies of earlier levels may still be running.
@@ -128,7 +128,7 @@ impl TextureKernels {
     /// Enqueues `reduce` of `handoff/kernels/texture.cu`, which computes `to` from `from`, the level above.
     ///
     /// # Safety
-    /// Nothing else uses either level until the stream has passed this point.
+    /// Nothing else may use either level until the stream has passed this point.
     unsafe fn reduce(&self, stream: &Stream, from: &Level, to: &Level) -> Result<()> {
         let (mut above, mut below) = (from.surface.raw(), to.surface.raw());
         let (mut from_size, mut to_size) = (from.size, to.size);
@@ -141,7 +141,8 @@ impl TextureKernels {
             (&raw mut to_size.rows).cast(),
         ];
         let block = self.reduce.block;
-        // SAFETY: the types of `reduce`; a stream runs its kernels in order, so the level above is written.
+        // SAFETY: the arguments are those of `reduce`. The stream has written the level above by then. The
+        // rest is the caller's promise.
         unsafe { self.reduce.launch_with(stream, blocks(to.size.count(), block), block, &mut arguments) }
     }
 }
@@ -163,7 +164,7 @@ fn levels(size: Grid, array: impl Fn(u32) -> vulkan_cuda::Result<Array>) -> Resu
     (0..texture::levels(size)).map(level).collect()
 }
 
-/// CUDA accesses the texture through one surface per level, Vulkan through one view.
+/// A shared texture. CUDA accesses it through one surface per level, Vulkan through one view.
 pub struct SharedPicture {
     // The view and the surfaces are dropped before the image.
     view: ImageView,

@@ -1,4 +1,4 @@
-//! The hand-off that this program demonstrates: the GPU waits for each frame in a [`SharedRing`].
+//! The hand-off that this program demonstrates: a [`SharedRing`], in which only the GPU waits.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(super) const DEVICE_COPY: HandoffEntry = HandoffEntry {
     ..TIMELINE
 };
 
-/// Makes the producer; waits for the queue. For the device and the errors, see [`SceneKernels::new`].
+/// Makes the producer, and waits for the queue. Has the requirements and errors of [`SceneKernels::new`].
 fn make<K: SceneKernels, const COPIES: bool>(
     queue: &mut Queue,
     context: &Cuda,
@@ -51,7 +51,7 @@ fn make<K: SceneKernels, const COPIES: bool>(
     let profile = Profile {
         owner: Owner::External,
         max_in_flight: desc.in_flight.unwrap_or(usual.max_in_flight),
-        // With `device-copy`, only the copy waits for the slot, and a batch would gain nothing.
+        // With `device-copy`, only the copies wait for slots, so a batch would gain nothing.
         longest_batch: if COPIES { 1 } else { slots.len() },
         breakable: !COPIES,
         parameters: kernels.parameters().clone(),
@@ -59,19 +59,19 @@ fn make<K: SceneKernels, const COPIES: bool>(
         ..usual
     };
     let timeline = CudaTimeline::new(context, &source.name)?;
-    // The stages that may read in any frame: for a pointer in the window, a compute shader reads too. The
-    // older flag type has the same bits for these stages.
+    // All stages that may read a slot: for a pointer in the window, a compute shader reads too. The older
+    // flag type has the same bits for these stages.
     let stage = vk::PipelineStageFlags::from_raw(reads(desc.scene, true).stage.as_raw() as u32);
     let reader = QueueUse { family: queue.family(), stage, access: vk::AccessFlags::SHADER_READ };
     let mut ring = SharedRing::new(&pair, timeline.stream().clone(), slots, reader)?;
-    // A deeper ring is for batches; for single frames it would only add latency.
+    // Only batches need more slots than frames in flight. Single frames so far ahead only add latency.
     ring.set_ahead(profile.max_in_flight);
     if desc.leaves_out_free {
-        // SAFETY: frames are then torn, which the user asked for; nothing worse.
+        // SAFETY: frames may then be torn, as the user asked. No memory access depends on their contents.
         unsafe { ring.leave_out_free() };
     }
     if desc.scene == Scene::Texture {
-        // SAFETY: recording, for the reader's family; `one_shot` waits, and nothing is written before.
+        // SAFETY: recording, for the reader's family. `one_shot` waits, and CUDA writes nothing before.
         one_shot(queue, |commands| unsafe { ring.record_first_release(commands) })?;
     }
     let filled = Batch { first: 0, frames: 0, waits_for: None };
@@ -87,9 +87,10 @@ fn make<K: SceneKernels, const COPIES: bool>(
     }))
 }
 
-/// With `device-copy`, copies frames as programs must if another library owns the memory (Taichi and Warp).
+/// The producer of `timeline` and of `device-copy`. The latter copies frames, as a program must if a library
+/// such as Taichi or Warp owns the memory.
 struct TimelineHandoff<K: SceneKernels> {
-    // Fields are dropped in this order: the ring, which waits for the GPU, before what its stream runs.
+    // Fields are dropped in this order: the ring, whose drop waits for the GPU, before what its stream uses.
     /// The turn of a frame that is produced, but not yet submitted.
     turn: Option<VulkanTurn<K::Slot, Arc<Stream>>>,
     ring: SharedRing<K::Slot, Arc<Stream>>,
@@ -103,7 +104,7 @@ struct TimelineHandoff<K: SceneKernels> {
 }
 
 impl<K: SceneKernels> TimelineHandoff<K> {
-    /// Returns the turn of the next frame, before CUDA's work has run. An earlier batch may have enqueued it.
+    /// Returns the turn of the next frame. Enqueues CUDA's work, unless an earlier batch has already done so.
     fn next(&mut self, frame: &Frame) -> Result<VulkanTurn<K::Slot, Arc<Stream>>> {
         if let Some(turn) = self.ring.next_read() {
             return Ok(turn);
@@ -117,8 +118,8 @@ impl<K: SceneKernels> TimelineHandoff<K> {
     fn fill_batch(&mut self, first: &Frame) -> Result<()> {
         let Self { ring, kernels, scratch, timeline, next_batch, filled, .. } = self;
         if let Some(scratch) = scratch {
-            // Only the copy must wait for the slot.
-            // SAFETY: nothing else uses CUDA's own memory.
+            // The kernels need not wait for the slot; only the copy must.
+            // SAFETY: nothing else uses `scratch`.
             unsafe { kernels.enqueue(timeline, first, Destination::Scratch(scratch)) }?;
         }
         // ANCHOR: write
@@ -127,13 +128,13 @@ impl<K: SceneKernels> TimelineHandoff<K> {
             let index = write.frame();
             *filled = Batch { first: first.index, frames: *next_batch as u64, waits_for: write.waits_for() };
             if let Some(scratch) = scratch {
-                // SAFETY: until `finish`, the slot belongs to CUDA; it and `scratch` come from these kernels.
+                // SAFETY: the slot belongs to CUDA until `finish`. `kernels` made it and `scratch`.
                 unsafe { K::copy(scratch, write.slot(), timeline.stream()) }?;
                 return Ok(write.finish()?);
             }
             let ahead = (index - first.index) as f64;
             let frame = Frame { index, time: first.time + ahead * first.step, ..*first };
-            // SAFETY: as above. (With `--break free` frames are torn; nothing worse.)
+            // SAFETY: as above. (With `--break free`, frames may be torn, as the user asked.)
             unsafe { kernels.enqueue(timeline, &frame, Destination::Slot(write.slot())) }?;
             // CUDA signals that the slot is full.
             Ok(write.finish_after_kernels()?)
@@ -149,7 +150,7 @@ impl<K: SceneKernels> Producer for TimelineHandoff<K> {
     }
 
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
-        // Abandon a frame that was never submitted, before its slot is needed.
+        // Give up a frame that was never submitted, before its slot is needed.
         self.turn = None;
         let turn = self.next(frame).map_err(|error| self.timeline.blame(error))?;
         let source = self.profile.slots[turn.index()];
@@ -163,7 +164,7 @@ impl<K: SceneKernels> Producer for TimelineHandoff<K> {
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, _frame: &Frame, source: Source) {
         let Some(slot) = self.profile.slots.iter().position(|&slot| slot == source) else { return };
-        // The ring has this slot, so this does not fail.
+        // This cannot fail, because the ring has this slot.
         // SAFETY: producers record outside a render pass, and a turn of this slot submits the commands.
         let _ = unsafe { self.ring.record_acquire(slot, commands) };
     }
@@ -195,7 +196,7 @@ impl<K: SceneKernels> Producer for TimelineHandoff<K> {
     }
 
     fn abandon(&mut self) {
-        // The caller already has the error. After a fault, this call ends Vulkan's waits.
+        // Ignore the error, which the caller already has. After a fault, this call ends Vulkan's waits.
         let _ = self.ring.check();
     }
 }

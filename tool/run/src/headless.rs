@@ -7,7 +7,6 @@ use ash::vk;
 
 use super::engine::{AfterDraw, Engine, Moment};
 use super::picture_file::picture_texts;
-use super::record;
 use super::trace_file::Traced;
 use super::{
     Choice, Config, ContextThread, DeviceTable, Ended, FrameTimes, ProducerKind, RunSummary, Stop, write_png,
@@ -39,7 +38,7 @@ pub fn run_headless(config: &Config, stop: &Stop) -> Result<Ended> {
     }
     let mut times = FrameTimes::default();
     let drawn = failures.catch(draw_frames(&mut run, config, stop, &mut times));
-    let recorded = record::end(&mut run.film, drawn.is_some(), &mut failures);
+    let recorded = run.film.as_mut().and_then(|film| failures.catch(film.end(drawn.is_some())));
     if let Some(traced) = traced {
         traced.end(&mut run.engine, &mut failures);
     }
@@ -124,7 +123,7 @@ impl Headless {
         check_picture(config.size, &device)?;
         let target = OffscreenTarget::new(&device, config.size, OffscreenTarget::FORMAT)?;
         let engine = Engine::new(queue, context, choice, config, OffscreenTarget::FORMAT, flights)?;
-        let film = record::film(&device, config, OffscreenTarget::FORMAT, true)?;
+        let film = Film::start(&device, config, OffscreenTarget::FORMAT, true)?;
         Ok(Self { engine, target, film })
     }
 
@@ -149,11 +148,12 @@ impl Headless {
         let flight = engine.begin()?;
         let picture = target.picture();
         // In a film a frame lasts `STEP`, however fast frames are drawn.
-        let wants = record::wants(film, &flight, Duration::from_secs_f64(engine.next_frame() as f64 * STEP));
+        let now = Duration::from_secs_f64(engine.next_frame() as f64 * STEP);
+        let wants = film.as_mut().is_some_and(|film| film.wants(flight.index, now));
         let mut record = |commands| {
             if let Some(film) = film {
                 // SAFETY: these commands are recorded after the draw of this picture, which lives as long as
-                // the engine; the flight was free, and `record::wants` has called `Film::done`.
+                // the engine; the flight was free, and `Film::wants` has taken its earlier picture.
                 unsafe { film.record(commands, flight.index, &picture) };
             }
             Ok(())

@@ -6,7 +6,7 @@
 //! - `engine`: draws one frame after another
 //! - [`watch`]: checks every vertex, records times and pictures
 //! - `headless`: the loop without a window
-//! - `record`, `trace_file`, `picture_file`, `summary`, `verification`: the results of a run
+//! - `trace_file`, `picture_file`, `summary`, `verification`: the results of a run
 //! - `frame_hook`: lets `serve` work on the engine between two frames
 //! - `child_process`: tries kernels and imports that might end a process in a child process first
 
@@ -20,7 +20,6 @@ mod frame_hook;
 mod headless;
 pub mod parse;
 mod picture_file;
-pub mod record;
 mod scene;
 mod select;
 mod startup;
@@ -36,7 +35,7 @@ pub use config::{Config, DIAGNOSIS, HOW, OUTPUT, RISK, WHAT};
 #[cfg(target_os = "linux")]
 pub use engine::ParkedProducer;
 pub use engine::{
-    AfterDraw, Batching, Drawer, Engine, FoundElement, FrameTiming, FromTo, Moment, Observers, SlotNow, Work,
+    AfterDraw, Batching, Drawer, Engine, FoundElement, FrameTiming, Moment, Observers, SlotNow, Work,
 };
 pub use frame_hook::{FrameHook, FrameHookDesc, Parameters};
 pub use headless::{Headless, STEP, announce, check_picture, run_headless};

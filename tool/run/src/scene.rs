@@ -32,8 +32,7 @@ impl Config {
 
     /// Returns the default style: points for particles, otherwise a surface.
     pub fn usual_style(&self) -> Style {
-        let entry = self.kernel.as_ref().and_then(|kernel| gallery::entry_of(Some(kernel)));
-        match entry {
+        match gallery::entry_of(self.kernel.as_ref()) {
             Some(entry) if entry.points => Style::Points,
             _ => Style::Surface,
         }

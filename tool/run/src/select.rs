@@ -10,19 +10,13 @@ use wavefield_gpu::{Error, Result, report::wrap};
 /// Every device of both APIs: Vulkan's, each with its CUDA twin, then the CUDA devices without one.
 pub struct DeviceTable {
     rows: Vec<DeviceRow>,
-    /// One per row.
-    facts: Vec<DeviceFacts>,
     driver: Result<Driver>,
 }
 
+/// The choice does not depend on `adapter` and `cuda`, so that tests need no GPU.
 struct DeviceRow {
     adapter: Option<Adapter>,
     cuda: Option<CudaInfo>,
-}
-
-/// The facts that the choice depends on, without handles, so that tests need no GPU.
-#[derive(Clone, Debug)]
-struct DeviceFacts {
     name: String,
     uuid: DeviceUuid,
     kind: Kind,
@@ -73,55 +67,56 @@ impl DeviceTable {
             Ok((driver, devices)) => (Ok(driver), devices),
             Err(error) => (Err(error), Vec::new()),
         };
-        let (mut rows, mut facts) = (Vec::new(), Vec::new());
+        let mut rows = Vec::new();
         for adapter in adapters {
             let info = adapter.info();
             let twin = match &driver {
                 Ok(_) => find_twin(&info.sharing, &cuda).map_err(|mismatch| mismatch.to_string()),
                 Err(error) => Err(error.to_string()),
             };
-            facts.push(DeviceFacts {
+            rows.push(DeviceRow {
+                cuda: cuda.iter().find(|device| same_device(&info.sharing, device)).cloned(),
                 name: info.name.clone(),
                 uuid: info.sharing.uuid,
                 kind: info.kind,
                 last_resort: info.driver_id == ash::vk::DriverId::GOOGLE_SWIFTSHADER,
                 draws: adapter.can_draw(surface),
                 shares: twin.map(|_| ()),
+                adapter: Some(adapter),
             });
-            let cuda = cuda.iter().find(|device| same_device(&info.sharing, device)).cloned();
-            rows.push(DeviceRow { adapter: Some(adapter), cuda });
         }
         let paired: Vec<_> =
             rows.iter().filter_map(|row| row.cuda.as_ref().map(|cuda| cuda.ordinal)).collect();
         for device in cuda.into_iter().filter(|device| !paired.contains(&device.ordinal)) {
             let unknown = || Err("no Vulkan device has its UUID".to_owned());
-            facts.push(DeviceFacts {
+            rows.push(DeviceRow {
                 name: device.name.clone(),
                 uuid: device.uuid,
                 kind: Kind::OTHER,
                 last_resort: false,
                 draws: unknown(),
                 shares: unknown(),
+                adapter: None,
+                cuda: Some(device),
             });
-            rows.push(DeviceRow { adapter: None, cuda: Some(device) });
         }
-        Ok(Self { rows, facts, driver })
+        Ok(Self { rows, driver })
     }
 
     /// Calls the function `choose`, and adds to its error the variables that hide drivers from the loader.
     fn row(&self, wish: Option<&str>, producer: ProducerKind) -> Result<(usize, Option<String>)> {
-        choose(&self.facts, wish, producer)
+        choose(&self.rows, wish, producer)
             .map_err(|reason| Error::Unsupported(reason + &wavefield_gpu::advice::driver_variables()))
     }
 
     pub fn choose(&self, wish: Option<&str>, producer: ProducerKind) -> Result<Choice> {
         let (index, fallback) = self.row(wish, producer)?;
-        let (row, facts) = (&self.rows[index], &self.facts[index]);
+        let row = &self.rows[index];
         let adapter = row.adapter.clone();
         let adapter =
-            adapter.ok_or_else(|| Error::Unsupported(format!("{} is not a Vulkan device", facts.name)))?;
+            adapter.ok_or_else(|| Error::Unsupported(format!("{} is not a Vulkan device", row.name)))?;
         let twin = match (&self.driver, &row.cuda) {
-            (Ok(driver), Some(device)) if facts.shares.is_ok() => Some((*driver, device.clone())),
+            (Ok(driver), Some(device)) if row.shares.is_ok() => Some((*driver, device.clone())),
             _ => None,
         };
         let cuda = twin.clone().filter(|_| producer.may_use_cuda());
@@ -134,7 +129,7 @@ impl DeviceTable {
         let mut table = vec![HEADINGS.map(String::from)];
         for (index, row) in self.rows.iter().enumerate() {
             let chosen = chosen.as_ref().is_ok_and(|&chosen| chosen == index);
-            table.push(row.cells(index, &self.facts[index], chosen));
+            table.push(row.cells(index, chosen));
         }
         let mut text = columns(&table);
         if let Some(width) = width.filter(|&width| text.lines().any(|line| line.chars().count() > width)) {
@@ -161,7 +156,7 @@ impl DeviceTable {
 }
 
 impl DeviceRow {
-    fn cells(&self, index: usize, facts: &DeviceFacts, chosen: bool) -> [String; 8] {
+    fn cells(&self, index: usize, chosen: bool) -> [String; 8] {
         let info = self.adapter.as_ref().map(|adapter| adapter.info());
         let vulkan = info.map(|info| format!("Vulkan {}", version(info.api_version)));
         let cuda = self.cuda.as_ref().map(|cuda| format!("CUDA {}", cuda.ordinal));
@@ -174,7 +169,7 @@ impl DeviceRow {
             let names: Vec<_> = all.iter().filter_map(|(name, kind)| kind.map(|_| *name)).collect();
             if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
         });
-        let verdict = match (&facts.draws, &facts.shares) {
+        let verdict = match (&self.draws, &self.shares) {
             (Err(reason), _) => reason.clone(),
             (Ok(()), Ok(())) => "shares with CUDA".into(),
             (Ok(()), Err(reason)) => format!("draws, no CUDA: {reason}"),
@@ -182,9 +177,9 @@ impl DeviceRow {
         [
             if chosen { ">" } else { "" }.into(),
             index.to_string(),
-            facts.name.clone() + &info.map_or(String::new(), |info| format!(" ({})", info.kind_name())),
+            self.name.clone() + &info.map_or(String::new(), |info| format!(" ({})", info.kind_name())),
             vulkan.into_iter().chain(cuda).collect::<Vec<_>>().join(" + "),
-            facts.uuid.to_string(),
+            self.uuid.to_string(),
             info.map_or("-".into(), |info| info.driver.clone()),
             exports,
             verdict,
@@ -218,7 +213,7 @@ fn columns(table: &[[String; 8]]) -> String {
 
 /// Returns the row to use, and the reason if `auto` does not use CUDA.
 fn choose(
-    rows: &[DeviceFacts],
+    rows: &[DeviceRow],
     wish: Option<&str>,
     producer: ProducerKind,
 ) -> Result<(usize, Option<String>), String> {
@@ -252,7 +247,7 @@ fn choose(
     }
 }
 
-fn named(rows: &[DeviceFacts], wish: &str) -> Result<usize, String> {
+fn named(rows: &[DeviceRow], wish: &str) -> Result<usize, String> {
     let known = || {
         let names: Vec<_> = rows.iter().enumerate().map(|(i, row)| format!("{i}: {}", row.name)).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
@@ -277,8 +272,8 @@ fn named(rows: &[DeviceFacts], wish: &str) -> Result<usize, String> {
     }
 }
 
-fn reasons<'a>(rows: impl Iterator<Item = &'a DeviceFacts>) -> String {
-    let reason = |row: &DeviceFacts| {
+fn reasons<'a>(rows: impl Iterator<Item = &'a DeviceRow>) -> String {
+    let reason = |row: &DeviceRow| {
         let reason = row.draws.as_ref().and(row.shares.as_ref()).err();
         format!("{}: {}", row.name, reason.map_or("fine", String::as_str))
     };
@@ -290,8 +285,10 @@ fn reasons<'a>(rows: impl Iterator<Item = &'a DeviceFacts>) -> String {
 mod tests {
     use super::*;
 
-    fn row(name: &str, id: u8, kind: Kind) -> DeviceFacts {
-        DeviceFacts {
+    fn row(name: &str, id: u8, kind: Kind) -> DeviceRow {
+        DeviceRow {
+            adapter: None,
+            cuda: None,
             name: name.into(),
             uuid: DeviceUuid([id; 16]),
             kind,
@@ -301,11 +298,11 @@ mod tests {
         }
     }
 
-    fn without_cuda(row: DeviceFacts) -> DeviceFacts {
-        DeviceFacts { shares: Err("no CUDA device has its UUID".into()), ..row }
+    fn without_cuda(row: DeviceRow) -> DeviceRow {
+        DeviceRow { shares: Err("no CUDA device has its UUID".into()), ..row }
     }
 
-    fn rows() -> Vec<DeviceFacts> {
+    fn rows() -> Vec<DeviceRow> {
         vec![
             without_cuda(row("llvmpipe", 1, Kind::CPU)),
             without_cuda(row("Radeon", 2, Kind::DISCRETE_GPU)),
@@ -345,7 +342,7 @@ mod tests {
     #[test]
     fn auto_prefers_a_pair_then_hardware_then_software() {
         let rows = rows();
-        let pick = |rows: &[DeviceFacts]| choose(rows, None, ProducerKind::Auto).unwrap();
+        let pick = |rows: &[DeviceRow]| choose(rows, None, ProducerKind::Auto).unwrap();
         assert_eq!(pick(&rows), (2, None));
         let (index, reason) = pick(&rows[..2]);
         assert_eq!(index, 1);
@@ -355,7 +352,7 @@ mod tests {
 
     #[test]
     fn swiftshader_comes_last_whatever_the_order() {
-        let swiftshader = without_cuda(DeviceFacts { last_resort: true, ..row("SwiftShader", 5, Kind::CPU) });
+        let swiftshader = without_cuda(DeviceRow { last_resort: true, ..row("SwiftShader", 5, Kind::CPU) });
         let rows = [swiftshader, without_cuda(row("llvmpipe", 1, Kind::CPU))];
         assert_eq!(choose(&rows, None, ProducerKind::Auto).unwrap().0, 1);
         // It is chosen if it is the only one or is named.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use super::Config;
 use super::engine::Engine;
 use crate::watch::trace::{CpuSpans, write_trace};
-use wavefield_gpu::Result;
 use wavefield_gpu::report::{Failures, command_line};
+use wavefield_gpu::{Error, Result};
 
 /// The number of traced frames: enough to see the pattern, and few enough for a viewer.
 const FRAMES: usize = 600;
@@ -23,7 +23,8 @@ impl Traced {
     pub fn begin(config: &Config) -> Result<Option<Self>> {
         let Some(path) = &config.trace else { return Ok(None) };
         let cpu = CpuSpans::new(CPU_SPANS);
-        cpu.install()?;
+        tracing::subscriber::set_global_default(cpu.clone())
+            .map_err(|_| Error::Unsupported("a process can be traced only once".into()))?;
         Ok(Some(Self { path: path.clone(), cpu }))
     }
 

@@ -7,10 +7,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{Config, RunSummary, Scene};
-use crate::watch::verify::Broken;
-use crate::watch::verify::Footprint;
 use crate::watch::verify::slots::{SlotsFound, tolerance};
 use crate::watch::verify::tally::Tally;
+use crate::watch::verify::{Broken, Footprint};
 use wavefield_gpu::machine::Machine;
 use wavefield_gpu::{Error, Result, report::word};
 
@@ -82,7 +81,7 @@ impl Verification {
             started,
             machine: checked.machine.clone(),
             producer: summary.producer.to_owned(),
-            broken: checked.broken.map(word),
+            broken: config.broken.map(word),
             scene: summary.scene,
             grid: [summary.grid.cols, summary.grid.rows],
             ring: summary.ring as u32,
@@ -91,7 +90,7 @@ impl Verification {
             window,
             frames: summary.frames,
             frames_per_second: summary.times.per_second(),
-            verdict: verdict(checked.broken, &checked.tally, &findings),
+            verdict: verdict(config.broken, &checked.tally, &findings),
             tally: checked.tally,
             slots,
             settled: checked.settled,

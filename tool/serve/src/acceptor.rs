@@ -1,4 +1,5 @@
-//! Accepts clients of the same user and protocol version between two frames, one at a time, without blocking.
+//! Accepts connections between two frames, without blocking. Admits one client at a time, of the same user
+//! and protocol version.
 
 use std::time::{Duration, Instant};
 
@@ -18,9 +19,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a new client waits for the current client to leave.
 const SEAT_PATIENCE: Duration = Duration::from_millis(500);
 const MAX_PENDING: usize = 16;
-/// The pause after a failed `accept`. Most likely no descriptors are left, and some will be closed soon.
+/// The pause after a connection could not be accepted. The usual cause is too many open descriptors, of which
+/// some will be closed soon.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// A client that has sent a valid `hello`.
 pub(super) struct Greeted {
     pub(super) connection: Connection,
     pub(super) hello: Hello,
@@ -31,9 +34,9 @@ pub(super) struct Greeted {
 }
 
 enum Pending {
-    /// Has not sent a `hello` yet: its process ID, and the deadline for the `hello`.
+    /// A connection without a `hello` yet, the process ID of its peer, and the deadline for the `hello`.
     Silent(Connection, i32, Instant),
-    /// Waits until no other client draws, at most until this deadline.
+    /// A client that waits until no other client draws, at most until this deadline.
     Waiting(Greeted, Instant),
 }
 
@@ -49,15 +52,16 @@ pub(super) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Takes connections from processes of user `owner` only.
+    /// Begins to accept connections. Refuses those of processes that do not belong to user `owner`.
     pub(super) fn open(listener: Listener, owner: u32, stop: &Stop) -> Result<Self> {
         fd_reaper::start()?;
         let (listener, stop, pending) = (Some(listener), stop.clone(), Vec::new());
         Ok(Self { listener, owner, stop, pending, pause: None, printed: None })
     }
 
-    /// Accepts connections and reads each `hello`. Returns the next client, unless a client already `draws`.
-    /// In that case, a new client waits a moment, because the current one may be leaving.
+    /// Accepts connections, reads each `hello`, and returns the next client. `draws` is the name of the
+    /// current client. While there is one, returns `None`: new clients then wait, for at most
+    /// [`SEAT_PATIENCE`], because the current one may be leaving.
     pub(super) fn look(&mut self, draws: Option<&str>) -> Option<Greeted> {
         self.accept();
         let mut next = None;
@@ -90,12 +94,13 @@ impl Acceptor {
         open.map(|listener| PollFd::new(listener, PollFlags::IN)).into_iter().chain(silent)
     }
 
-    /// Removes the socket: the process may be killed at any time once a stop is requested.
+    /// Stops listening, and removes the socket's files. Call this as soon as a stop is requested, because the
+    /// process may then be killed at any time.
     pub(super) fn shut(&mut self) {
         self.listener = None;
     }
 
-    /// Removes the socket, and ends the connections of clients that wait.
+    /// Like [`Acceptor::shut`], and also closes the connections that wait.
     pub(super) fn close(&mut self) {
         self.shut();
         self.pending.clear();

@@ -7,7 +7,7 @@ use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArrayDescription {
     pub kind: ArrayKind,
-    /// The sides, as [`DrawnArray::new`] expects them.
+    /// The length of each dimension, as [`DrawnArray::new`] expects it.
     pub shape: Vec<u64>,
     pub dtype: Number,
 }

@@ -1,4 +1,4 @@
-//! The client whose frames are drawn. Its messages are read between two frames, without waiting for it.
+//! The client whose frames are drawn. Its messages are read between two frames, without waiting.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -23,13 +23,15 @@ use wavefield_draw::{Camera, Drawing};
 use wavefield_gpu::{Result, note};
 use wavefield_run::Config;
 
-/// How long frames of a client are still shown after its `bye`.
+/// How long a client's ready frames may still be shown after its `bye`.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// The maximum number of printed failures per client, and of bytes per reason. The client receives them all.
+/// The maximum number of failures printed per client. The client itself receives all of them.
 const MAX_COMPLAINTS: u32 = 20;
+/// The maximum length of a printed reason, in bytes.
 const MAX_NOTE: usize = 1000;
 const CLOSED: &str = "its connection closed";
-/// The time between two reads of `ready`: while frames arrive quickly, and otherwise.
+/// The time between two reads of `ready` while frames arrive quickly or renders wait. Otherwise it is
+/// [`CALM`].
 const QUICK: Duration = Duration::from_micros(50);
 const CALM: Duration = Duration::from_millis(1);
 const QUICK_FOR: Duration = Duration::from_millis(100);
@@ -39,12 +41,13 @@ pub(super) struct Client {
     pub(super) connection: Connection,
     pub(super) shared: Rc<RefCell<ClientState>>,
     pub(super) wants_picture: Option<WantedPicture>,
-    /// Whether its messages wait: for the next draw after a heavy request, or for a picture without `after`.
+    /// Whether further messages must wait: after a heavy request ([`is_heavy`]) until the next draw, and
+    /// after a `snapshot` without `after` until its picture is sent.
     pub(super) busy: bool,
-    /// When its `bye` was read. Frames that were ready by then are still shown.
+    /// When its `bye` was read. Ready frames are still shown, for at most [`FAREWELL`].
     pub(super) leaving: Option<Instant>,
     pub(super) drawing: Drawing,
-    /// The camera requested before the client's ring is in the engine. `None` means the default.
+    /// The camera that the client requested before the engine had its ring. `None` means the default camera.
     pub(super) camera: Option<Camera>,
     pub(super) told: ClientParameters,
     pub(super) last_new: Instant,
@@ -126,7 +129,8 @@ impl Client {
         self.camera.unwrap_or_else(|| config.camera_for(&self.shared.borrow().session.terms.array))
     }
 
-    /// Answers a request. Drops a client that does not read its messages, because the renderer never waits.
+    /// Sends the answer to a request. Drops a client that does not read its messages, because the renderer
+    /// never waits for a client.
     pub(super) fn answer(&mut self, request_id: Option<u64>, message: &FromServer, descriptors: &[OwnedFd]) {
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let ended = match self.connection.send(&Tagged { message, request_id }, &descriptors) {
@@ -168,7 +172,8 @@ impl Client {
         })
     }
 
-    /// Drops a client that has signalled `drawn` itself: the renderer's next value must be greater.
+    /// Returns whether only the renderer has signalled `drawn`. Drops a client that has signalled it too: the
+    /// renderer may signal only values above the counter.
     pub(super) fn is_honest(&mut self) -> Result<bool> {
         let value = self.shared.borrow().memory.drawn().map(ExportedSemaphore::value).transpose()?;
         let (value, own) = (value.unwrap_or_default(), self.rendered);
@@ -179,14 +184,16 @@ impl Client {
         Ok(value <= own)
     }
 
-    /// Signals `drawn` from the CPU, for a failed render. All other renders must be done.
+    /// Signals `drawn` from the CPU, for a failed render. All earlier renders must be done, so that no signal
+    /// is pending.
     pub(super) fn signal_drawn(&mut self) {
         let signalled = self.shared.borrow().memory.drawn().map(|drawn| {
-            // SAFETY: the renderer's values only grow, and no signal is pending.
+            // SAFETY: the renderer's values only grow, and no signal is pending: all earlier renders are
+            // done.
             unsafe { drawn.signal_from_host(self.rendered) }
         });
         if let Some(Err(error)) = signalled {
-            // The client may have just signalled it.
+            // The client may have signalled `drawn` itself in the meantime.
             self.drop_for(Fault::value(format!("`drawn` could not be signalled: {error}")));
         }
     }
@@ -217,7 +224,8 @@ impl Client {
             if self.import.is_some() && self.connection.is_closed() {
                 return Err(ClientEnd::Left(CLOSED));
             }
-            // An unread message may be a `show`, which must be handled before a new value of `ready`.
+            // An unread message may be a `show`, which must be handled before a new value of `ready` takes
+            // effect.
             if !self.connection.has_news() || self.shared.borrow().session.allocations.is_empty() {
                 self.see(counters)?;
             }
@@ -260,8 +268,9 @@ impl Client {
         self.renders.push_back(wanted);
     }
 
-    /// Returns whether a picture can be made: the frame `after`, or a later one, is shown. Without `after`, the
-    /// frame on screen will do, unless the client's first frame is ready: it is drawn next, so wait for it.
+    /// Returns whether a picture can be taken now. `draws`: whether the engine has the client's ring. With
+    /// `after`, that frame of the client, or a later one, must be shown. Without `after`, whatever is shown
+    /// will do, unless the client's first frame is ready and will be drawn next.
     pub(super) fn shows(&self, after: Option<u64>, draws: bool) -> bool {
         let ledger = &self.shared.borrow().session.ledger;
         match after {
@@ -270,7 +279,8 @@ impl Client {
         }
     }
 
-    /// Checks whether the client is gone even while its messages wait. Call this in waits that can take long.
+    /// Ends the session if the client is gone while its messages wait. (Otherwise reading them reports that.)
+    /// Call this during long waits.
     pub(super) fn notice_end(&mut self) {
         if self.waits() && self.connection.is_closed() {
             self.ended.get_or_insert(ClientEnd::Left(CLOSED));
@@ -281,7 +291,7 @@ impl Client {
         self.wants_picture.is_some_and(|picture| picture.after.is_none())
     }
 
-    /// Ends the session after a `bye`, once the frames that were ready by then are shown.
+    /// Ends the session after a `bye`, once every ready frame is shown or [`FAREWELL`] is over.
     pub(super) fn see_off(&mut self, counters: Counters, since: Instant) {
         let seen = self.see(counters);
         let has_next = self.shared.borrow().session.ledger.has_next();
@@ -317,7 +327,8 @@ impl Client {
         why
     }
 
-    /// Handles a submitted frame: messages no longer wait, and copied frames are reported as `free`.
+    /// Call this after a frame was submitted. Messages no longer wait, unless a picture is pending. Reports
+    /// copied frames as `free`.
     pub(super) fn drawn(&mut self) {
         self.busy = self.awaits_picture();
         let copied = std::mem::take(&mut self.shared.borrow_mut().copied);
@@ -331,7 +342,8 @@ impl Client {
         (!waits).then(|| PollFd::new(&self.connection, PollFlags::IN))
     }
 
-    /// Returns how long until the counter is read again. `draws`: whether the engine has the client's ring.
+    /// Returns how long to wait before `ready` is read again. `draws`: whether the engine has the client's
+    /// ring.
     pub(super) fn quiet_time(&self, draws: bool) -> Duration {
         let by_semaphore = self.shared.borrow().session.terms.memory == MemoryKind::Cuda;
         let quick = by_semaphore && draws && !self.busy && self.last_new.elapsed() < QUICK_FOR;

@@ -53,10 +53,10 @@ impl ClientState {
     }
 }
 
-/// Produces each new frame once it is ready, and repeats the last one until then.
+/// Produces each new frame once it is ready, and repeats the previous frame until the next one is.
 pub(super) struct ClientProducer {
     shared: Rc<RefCell<ClientState>>,
-    /// The client's name, for messages after it is gone.
+    /// The client's name, for messages after the client is gone.
     client: String,
     profile: Profile,
     device: Device,
@@ -73,7 +73,7 @@ impl ClientProducer {
         let slots = inner.memory.slots();
         let profile = Profile {
             owner: inner.memory.owner(),
-            // No more than the ring has slots: see [`ClientMemory::prepare`].
+            // At most one frame in flight for each slot, as [`ClientMemory::prepare`] requires.
             max_in_flight: slots.len(),
             ..Profile::of_queue(name, slots)
         };
@@ -90,7 +90,8 @@ impl ClientProducer {
     ) {
         // With memory `host` there is nothing to transfer: the submission makes the host's writes visible.
         if self.profile.owner == Owner::External {
-            // SAFETY: producers record outside a render pass; `shared` keeps the client's memory alive.
+            // SAFETY: the engine calls this while `commands` is recording, outside a render pass, for the
+            // queue of `family`. `shared` keeps the client's memory alive.
             unsafe { transfer.record(&self.device, commands, self.family, source, frame.reads) };
         }
     }
@@ -114,14 +115,14 @@ impl Producer for ClientProducer {
     }
 
     unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
-        // The submission waits for nothing: the counter was already read, and a wait might never end, because
-        // a client could set the counter back.
+        // The submission waits for no semaphore. `ready` was already read, and a wait might never end,
+        // because a client could set the counter back.
         let mut sync = FrameSync::default();
         if let ClientState { memory: ClientMemory::Cuda(memory), current: Some(current), .. } =
             &*self.shared.borrow()
         {
-            // The earlier frames' slots are free only once everything submitted so far is done.
-            // Value 0 is the timeline's start and cannot be signalled.
+            // The slots of earlier frames are free only once everything submitted so far is done. Value 0 is
+            // the timeline's start and cannot be signalled.
             let free = current.new && current.frame > 0;
             sync.signal_before = free.then(|| memory.free.submit_info(current.frame));
         }

@@ -1,5 +1,6 @@
-//! Closes descriptors that came from clients, on one thread. `close` can block for as long as a client likes:
-//! the descriptor may belong to a file system that the client serves, or to a socket that lingers.
+//! Closes descriptors that came from clients, on a thread of its own. `close` can block for as long as a
+//! client likes: the descriptor may belong to a file system that the client serves, or to a socket that
+//! lingers.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,7 +10,8 @@ use std::sync::mpsc::{Sender, channel};
 
 use wavefield_gpu::{Result, threads::Job};
 
-/// If this many wait to be closed, new clients must wait, and a client that sends another one is dropped.
+/// The maximum number of descriptors that wait to be closed. At that number, no client is accepted, and a
+/// client that sends a descriptor is dropped.
 const MOST: usize = 256;
 pub(super) const FULL: &str = "256 descriptors of clients take long to close: send none whose close blocks";
 
@@ -17,7 +19,8 @@ static REAPER: OnceLock<Sender<OwnedFd>> = OnceLock::new();
 /// The number of descriptors that are queued for the thread or being closed by it.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Starts the thread, unless it runs. Without it, as in a client, dropping a descriptor closes it directly.
+/// Starts the thread, unless it runs already. In a process without the thread, such as a client, dropping a
+/// [`ClientFd`] closes its descriptor directly.
 pub(super) fn start() -> Result<()> {
     if REAPER.get().is_some() {
         return Ok(());
@@ -38,7 +41,8 @@ pub(super) fn is_full() -> bool {
     WAITING.load(Ordering::Relaxed) >= MOST
 }
 
-/// A descriptor from a client, or a connection, which may hold unread descriptors. Dropping it never blocks.
+/// A descriptor from a client, or a connection, which may hold unread descriptors. After [`start`], dropping
+/// it does not block.
 pub(super) struct ClientFd(ManuallyDrop<OwnedFd>);
 
 impl ClientFd {
@@ -59,7 +63,7 @@ impl AsFd for ClientFd {
 
 impl Drop for ClientFd {
     fn drop(&mut self) {
-        // SAFETY: taken once, since nothing comes after `drop`.
+        // SAFETY: only this line takes the descriptor, and nothing uses the field after `drop`.
         let fd = unsafe { ManuallyDrop::take(&mut self.0) };
         if let Some(reaper) = REAPER.get() {
             WAITING.fetch_add(1, Ordering::Relaxed);

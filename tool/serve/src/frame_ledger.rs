@@ -1,7 +1,7 @@
-//! Tracks which of a client's frames is shown, which slots are free, and which claims are false. Pure
-//! arithmetic on the counters of `docs/protocol.md`: frame n is written once `ready` is n + 1, and its slot
-//! is free once `free` is n + 1. That happens when frame n + 1 is first drawn. With memory `host`, which is
-//! copied, it happens when frame n is first drawn.
+//! Tracks which of a client's frames is shown and which slots are free, and rejects what no correct client
+//! signals or sends. Pure arithmetic on the counters of `docs/protocol.md`: frame n is written once `ready`
+//! is n + 1, and its slot is free once `free` is n + 1. `free` reaches n + 1 when frame n + 1 is first drawn.
+//! With memory `host`, whose frames are copied, it does when frame n is first drawn.
 
 use std::collections::VecDeque;
 
@@ -24,17 +24,19 @@ pub struct ShownFrame {
 #[derive(Clone, Debug)]
 pub struct FrameLedger {
     depth: u64,
-    /// Whether draws read the frame in its slot. Otherwise the frame was copied, and its slot is free.
+    /// Whether draws read a frame in its slot. If not, the frame is copied before its first draw, and its
+    /// slot is free from then on.
     in_place: bool,
     /// The last value of `ready` that was read.
     pub(super) ready: u64,
     pub(super) shown: Option<ShownFrame>,
-    /// Announced frames in allocations that are not shown yet, in order.
+    /// Frames in allocations that `show` has announced and that are not shown yet, in order.
     elsewhere: VecDeque<ShownFrame>,
 }
 
 impl FrameLedger {
-    /// Requires a ring of at least 2 slots. `in_place`: whether draws read the slots themselves, not copies.
+    /// Creates the ledger of a ring of `depth` slots, at least 2. `in_place`: whether draws read the slots
+    /// themselves, not copies.
     pub fn new(depth: usize, in_place: bool) -> Self {
         Self { depth: depth as u64, in_place, ready: 0, shown: None, elsewhere: VecDeque::new() }
     }
@@ -70,7 +72,7 @@ impl FrameLedger {
     }
 
     /// Checks `free`, which only the renderer may signal. If a client signals it, the renderer's next value
-    /// may not exceed the counter, and Vulkan leaves that undefined.
+    /// might be no greater than the counter, which Vulkan forbids.
     pub fn see_free(&self, free: u64) -> Result<(), String> {
         match self.free() {
             own if free > own => Err(format!("`free` is {free}, and the renderer signalled {own} at most")),
@@ -78,12 +80,13 @@ impl FrameLedger {
         }
     }
 
-    /// Records that a frame is in an allocation. Fails if it is shown, too far ahead, or out of order.
+    /// Records that a frame is in an allocation. Fails if the frame was already shown, is too far ahead, or
+    /// is out of order.
     pub fn announce(&mut self, frame: u64, id: u64, offset: u64) -> Result<(), String> {
         if frame < self.next() {
             return Err(format!("`show` for frame {frame} comes too late"));
         }
-        // A client that enqueues frame n once frame n - K is *written* is never farther ahead.
+        // A client that enqueues frame n once frame n - K is *written*, with K slots, is never farther ahead.
         if frame >= self.free() + 2 * self.depth {
             return Err(format!(
                 "`show` for frame {frame} comes too early: `free` is {} in a ring of {}, and it can be twice the ring ahead",

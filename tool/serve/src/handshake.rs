@@ -18,7 +18,8 @@ use wavefield_gpu::{Error, Result, note, report::word};
 use wavefield_handoff::contents::{array::DrawnArray, wave::Vertex};
 use wavefield_run::{Config, Engine};
 
-/// The maximum size of a client's ring, in bytes. It limits the number of slots, but never to fewer than 2.
+/// The maximum size of a client's ring, in bytes. It limits the number of slots, but never to fewer than 2,
+/// nor below the renderer's own ring for a mesh of the renderer's own grid.
 const MAX_RING_BYTES: u64 = 8 << 30;
 
 pub(super) fn welcome(
@@ -65,7 +66,8 @@ fn ring_for(config: &Config, array: DrawnArray, wanted: Option<u32>) -> Ring {
     Ring::new(depth).unwrap_or_default()
 }
 
-/// `limit` is [`wavefield_gpu::vulkan::AdapterInfo::largest_buffer`].
+/// Returns why the array cannot be drawn if it needs more bytes than `limit`, which is
+/// [`wavefield_gpu::vulkan::AdapterInfo::largest_buffer`].
 fn too_large(array: DrawnArray, (limit, limit_name): (u64, &str), device: &str) -> Option<String> {
     let bytes = 4 * array.words();
     (bytes > limit).then(|| {

@@ -11,11 +11,12 @@ use wavefield_run::{
 
 /// The minimum number of frames in flight that have resources.
 const FLIGHTS: usize = 3;
-/// The maximum step of the field's clock between two frames, even after a pause.
+/// The maximum time between two frames that the field's clock counts. A longer gap counts as this long.
 const LONGEST_STEP: Duration = Duration::from_millis(100);
 
-/// Draws until a stop or `config.frames` frames, and writes the last frame to `config.output`. Returns any
-/// failure, including validation messages. A client can cause one only by hanging the GPU.
+/// Draws until `stop` is requested or `config.frames` frames are drawn, and writes the last frame to
+/// `config.output`. The result holds the failures, including validation messages. A client can cause one only
+/// by hanging the GPU or, with `config.verify`, by wrong stamps.
 pub fn serve_headless(config: &Config, options: &ServeOptions, stop: &Stop) -> Result<Ended> {
     let acceptor = listen(config, options, stop)?;
     let choice =
@@ -23,7 +24,7 @@ pub fn serve_headless(config: &Config, options: &ServeOptions, stop: &Stop) -> R
     let config = &config.suited_to(choice.adapter.info().kind, false);
     let log = choice.adapter.instance().validation_log().clone();
     announce(&choice, config);
-    // Clients need shared memory, even if the renderer's own producer does not.
+    // Clients with memory `cuda` need shared memory, even if the renderer's own producer does not.
     let (interop, inline) = (choice.can_export(), config.handoff == Handoff::Inline);
     let flights = FLIGHTS.max(config.ring.unwrap_or_default().depth());
     let mut run = Headless::make(&choice, config, interop, inline, flights)?;
@@ -87,7 +88,7 @@ fn draw(
         last = now;
         if hook.wants_picture() {
             let extent = run.extent();
-            // Drain first, because it has a timeout and reading back has none.
+            // Drain the queue first: draining has a timeout, and reading back has none.
             match run.engine().work.drain() {
                 Ok(()) => hook.send_picture(extent, run.pixels()),
                 Err(error) => hook.rescue(run.engine(), error)?,

@@ -1,14 +1,15 @@
 //! `wavefield serve`: draws what a client in *another process* writes, without trusting that client.
 //!
-//! `docs/protocol.md` describes the protocol. Read the code in this order:
+//! `docs/protocol.md` describes the protocol. Read the code in this order ("pure" means: no sockets and no
+//! GPU):
 //!
 //! | file | what it is |
 //! |---|---|
 //! | [`protocol`] | the messages |
 //! | `array_description`, `settings` | how messages describe arrays, parameters and the camera; pure |
 //! | [`session`] | which messages a client may send when, and what the renderer then does; pure |
-//! | [`frame_ledger`] | which frame is shown, which slots are free, which claims are false; pure |
-//! | [`listener`] | the socket file, its folder, to which only its user can write, and the lock file |
+//! | [`frame_ledger`] | which frame is shown, which slots are free, what no correct client sends; pure |
+//! | [`listener`] | the socket file, its default folder, and the lock file |
 //! | `fd_reaper` | closes descriptors that came from clients, on a thread of its own |
 //! | [`socket`] | connections: the peer's identity, packets and descriptors |
 //! | `acceptor` | accepts connections, and reads each `hello` once it has arrived |
@@ -19,14 +20,15 @@
 //! | `renders` | renders pictures into a client's allocations, for the client's own use |
 //! | `client_producer` | the [`Producer`](wavefield_handoff::producer::Producer) of a client's frames |
 //! | `until_closed` | stops the renderer when the program that started it ends |
-//! | `stuck_draw` | waits for the GPU when it takes too long to draw an array |
-//! | `stamps` | `--verify`: checks whether a client stamped its frames |
+//! | `stuck_draw` | waits for the GPU when drawing an array takes too long |
+//! | `stamps` | `--verify`: reports wrong stamps, and clients that do not stamp their frames |
 //! | `statistics` | measures, prints and writes frame times and CPU time |
 //! | `serve_hook` | what the render thread does between two frames, with all of the above |
 //! | `headless` | the entry points: without a window, and with one |
 //!
-//! One rule holds everywhere: the render thread waits for the GPU, and the GPU for its own work, but never
-//! for a client. It *reads* the counter of a client's semaphore before it submits what the counter guards.
+//! One rule holds everywhere: the render thread waits only for the GPU, and the GPU only for its own work.
+//! Neither waits for a client. The render thread *reads* the counter of a client's semaphore, and submits a
+//! draw only once the counter allows it.
 
 #![warn(unreachable_pub)]
 #![cfg(target_os = "linux")]
@@ -69,9 +71,11 @@ pub use until_closed::end_when_closed;
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
     pub socket: PathBuf,
-    /// Also removes the socket's folder if it is empty. For a program that creates a folder for one renderer.
+    /// Whether to remove the socket's folder at the end too, if it is empty. For a program that creates a
+    /// folder for one renderer.
     pub remove_folder: bool,
-    /// Headless: redraws per second without a new frame. 0 means 60 while a client draws, otherwise no limit.
+    /// Without a window: the draws per second while no new frame is ready. 0 means 60 while a client's frames
+    /// are shown, and no limit otherwise.
     pub pace: f64,
     /// The JSON file to which measurements are written.
     pub json: Option<PathBuf>,
@@ -97,7 +101,7 @@ fn listen(config: &Config, options: &ServeOptions, stop: &Stop) -> Result<Accept
 /// The time step of the field between two frames, in seconds: `frame_seconds` in `welcome`.
 const FRAME_SECONDS: f64 = 1.0 / 60.0;
 
-/// Returns the longest gap between two draws that is not reported as late.
+/// Returns [`FRAME_SECONDS`] as a duration. A longer gap between two draws is reported as late.
 fn frame_time() -> Duration {
     Duration::from_secs_f64(FRAME_SECONDS)
 }

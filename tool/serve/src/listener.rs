@@ -26,7 +26,7 @@ fn listening() -> MutexGuard<'static, Vec<Files>> {
 }
 
 impl Files {
-    /// Call this only while holding the lock.
+    /// Removes the files. Call this only while this process holds the lock on the lock file.
     fn remove(&self) {
         if identity(&self.socket).is_ok_and(|found| found == self.identity) {
             let _ = rustix::fs::unlink(&self.socket);
@@ -81,7 +81,8 @@ impl Listener {
                 rustix::fs::unlink(path)?;
             }
             let fd = seqpacket()?;
-            // Before `bind`: Linux gives the file the socket's mode, so no other user can ever open it.
+            // Set the mode before `bind`: Linux gives the file the socket's mode, so no other user can ever
+            // open it.
             rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
             net::bind(&fd, &address)?;
             let identity = identity(path)?;
@@ -110,7 +111,8 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Skip this if `remove_files` has removed them: another renderer may be listening there by now.
+        // Skip this if `remove_files` has removed the files already: another renderer may be listening there
+        // by now.
         let mut all = listening();
         if let Some(own) = all.iter().position(|files| files.identity == self.identity) {
             all.remove(own).remove();
@@ -118,8 +120,9 @@ impl Drop for Listener {
     }
 }
 
-/// Returns `true` if `path` is a socket that nobody listens on, and `false` if nothing is there. Fails if it
-/// is something else, or if a program listens. (A program that is not a renderer holds no lock.)
+/// Returns `true` if `path` is a socket that nobody listens on, and `false` if nothing is there. Fails if
+/// `path` is something else, or if a program listens there. Holding the lock does not rule that out: a
+/// program other than a renderer takes no lock.
 fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<bool> {
     match rustix::fs::lstat(path) {
         Err(Errno::NOENT) => return Ok(false),
@@ -159,7 +162,8 @@ fn lock(path: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
             Err(Errno::WOULDBLOCK) => return Err(std::io::Error::other(IN_USE)),
             other => other?,
         }
-        // The last holder may have removed the file. A lock on a removed file protects nothing.
+        // The previous holder may have removed the file before it was locked here. A lock on a removed file
+        // protects nothing.
         if identity(&name).is_ok_and(|named| named == (opened.st_dev, opened.st_ino)) {
             return Ok((file, name));
         }
@@ -171,7 +175,8 @@ pub fn default_path() -> PathBuf {
     folder.unwrap_or_else(shared_folder).join("wavefield.sock")
 }
 
-/// After `su`, XDG_RUNTIME_DIR is another user's. In a container or under cron, it may not exist.
+/// Returns whether `folder` is a folder of this user. After `su`, `XDG_RUNTIME_DIR` is another user's. In a
+/// container or under cron, it may not exist.
 fn is_own(folder: &Path) -> bool {
     let own = rustix::process::getuid().as_raw();
     let is_own = |found: rustix::fs::Stat| {
@@ -193,7 +198,8 @@ fn make_shared_folder() -> Result<()> {
     made.map_err(|source| Error::Io { action: "make", path: folder, source })
 }
 
-/// Fails unless only this user can access `folder`: in `/tmp`, another user may have created it.
+/// Fails unless `folder` is a folder that only this user can access. In `/tmp`, another user may have created
+/// it.
 pub(super) fn check_folder(folder: &Path) -> std::io::Result<()> {
     let found = rustix::fs::lstat(folder)?;
     let is_folder = rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir();

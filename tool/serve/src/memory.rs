@@ -22,7 +22,8 @@ use wavefield_handoff::contents::{array::DrawnArray, frame_stamp};
 use wavefield_handoff::producer::{SLOT_USAGE, Source};
 use wavefield_run::Engine;
 
-/// Slots begin at multiples of this in the memfd: a multiple of any page size, so each can be mapped alone.
+/// Slots begin at multiples of this many bytes in the memfd. It is a multiple of every page size, so each
+/// slot can be mapped alone.
 const SLOT_ALIGNMENT: u64 = 65_536;
 
 pub(super) enum ClientMemory {
@@ -56,7 +57,8 @@ pub(super) struct HostMemory {
 pub(super) struct RenderTarget {
     pub(super) into: vk::Buffer,
     pub(super) places: Vec<wavefield_draw::PicturePlace>,
-    /// `None` with memory `host`, which uses [`ClientMemory::copy_pictures`] instead.
+    /// What to signal once the pictures are drawn. `None` with memory `host`: wait for the GPU, then call
+    /// [`ClientMemory::copy_pictures`].
     pub(super) signal: Option<vk::SemaphoreSubmitInfo<'static>>,
 }
 
@@ -102,7 +104,7 @@ impl ClientMemory {
         })
     }
 
-    /// Fills the ring with [`frame_stamp::BLANK`] on the client's side, for `--verify`.
+    /// Fills the memory that the client will write with [`frame_stamp::BLANK`], for `--verify`.
     pub(super) fn blank(&self, engine: &mut Engine) -> Result<()> {
         let Self::Host(memory) = self else {
             return engine.observers.blank(&mut engine.work, &self.slots(), self.owner());
@@ -203,8 +205,9 @@ impl ClientMemory {
         }
     }
 
-    /// Prepares a frame for its first draw, and returns where it is. A frame in `host` memory is copied from
-    /// the memfd, not mapped: a client that changes it meanwhile spoils only its own picture.
+    /// Prepares a frame for its first draw, and returns its buffer and offset. A frame in `host` memory is
+    /// copied from the memfd, not mapped: a client that changes it during the copy spoils only its own
+    /// picture.
     pub(super) fn prepare(&mut self, origin: Origin) -> Result<(vk::Buffer, u64)> {
         match self {
             Self::Cuda(memory) => match origin {
@@ -222,12 +225,14 @@ impl ClientMemory {
                         (memory.allocations.get(&id).ok_or_else(|| gone(id))?, offset)
                     }
                 };
-                // No more frames are in flight than there are buffers, so this buffer's last frame is done.
+                // No more frames are in flight than there are buffers, so the frame that used this buffer
+                // before is done.
                 let next = memory.copied % memory.buffers.len();
                 memory.copied += 1;
                 let buffer = &mut memory.buffers[next];
                 let raw = buffer.raw();
-                // Sealed memory cannot shrink. If a page cannot be allocated, the frame stays incomplete.
+                // Sealed memory cannot shrink, so the read finds all bytes. If a page cannot be allocated,
+                // only this frame is incomplete.
                 let _ = file.read_exact_at(buffer.bytes_mut()?, from);
                 Ok((raw, 0))
             }
@@ -239,7 +244,8 @@ impl ClientMemory {
         memory.drawn.as_ref()
     }
 
-    /// Returns a descriptor of the `drawn` timeline. The first call makes the timeline, with this value.
+    /// Returns a descriptor of the `drawn` timeline. The first call creates the timeline, with its counter at
+    /// `value`.
     pub(super) fn timeline(&mut self, device: &Device, value: u64) -> Result<OwnedFd> {
         let Self::Cuda(CudaMemory { drawn, .. }) = self else {
             return Err(Error::Unsupported(
@@ -250,7 +256,7 @@ impl ClientMemory {
             Some(made) => made,
             None => {
                 let made = ExportedSemaphore::new(device.sharing()?, vk::SemaphoreType::TIMELINE)?;
-                // SAFETY: nothing has signalled it yet, and the renders to come have greater values.
+                // SAFETY: nothing has signalled the new timeline, and later renders signal greater values.
                 unsafe { made.signal_from_host(value) }?;
                 made
             }
@@ -258,7 +264,8 @@ impl ClientMemory {
         timeline_descriptor(drawn.insert(made))
     }
 
-    /// Returns where to draw these pictures. `value` is signalled once they are drawn.
+    /// Returns where to draw the pictures. With memory `cuda`, [`RenderTarget::signal`] sets `drawn` to
+    /// `value`.
     pub(super) fn target(&mut self, device: &Device, render: &Render, value: u64) -> Result<RenderTarget> {
         match self {
             Self::Cuda(memory) => match (memory.allocations.get(&render.allocation), &memory.drawn) {
@@ -271,7 +278,7 @@ impl ClientMemory {
                 _ => Err(gone(render.allocation)),
             },
             Self::Host(memory) => {
-                // Put one kind after the other, however far apart they are in the client's memory.
+                // Put the kinds one after another, however far apart they are in the client's memory.
                 let mut size = 0;
                 let place = |&kind: &PictureKind| {
                     let at = size;
@@ -320,7 +327,7 @@ impl ClientMemory {
     }
 }
 
-/// On Linux, Vulkan exports only file descriptors.
+/// Returns a descriptor of the buffer's memory. On Linux, Vulkan exports nothing else.
 fn memory_descriptor(buffer: &ExportedBuffer) -> Result<OwnedFd> {
     match buffer.export()? {
         MemoryHandle::OpaqueFd(fd) => Ok(fd.into()),
@@ -335,7 +342,8 @@ fn timeline_descriptor(timeline: &ExportedSemaphore) -> Result<OwnedFd> {
     }
 }
 
-/// Fixes the size: a client that shrank the file could kill a process that reads the rest (`SIGBUS`).
+/// Creates a memfd of a fixed size. If a client could shrink it, a process that reads a mapping past the new
+/// end would be killed (`SIGBUS`).
 fn sealed_memory(name: &str, bytes: u64) -> Result<File> {
     let make = || {
         let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;

@@ -74,7 +74,8 @@ pub struct Render {
     pub offsets: BTreeMap<PictureKind, u64>,
     pub width: u32,
     pub height: u32,
-    /// Azimuth, elevation, distance, target x, y, z. The default is one view from the camera on screen.
+    /// For each view: azimuth, elevation, distance, and the target's x, y and z. By default, there is one
+    /// view, from the camera on screen.
     pub cameras: Option<Vec<[f64; 6]>>,
     pub after: Option<u64>,
 }
@@ -84,7 +85,8 @@ impl Render {
         self.cameras.as_ref().map_or(1, Vec::len)
     }
 
-    /// Returns the cameras, or what is wrong with one of them. An empty list means the camera on screen.
+    /// Returns the requested cameras, or what is wrong with one of them. The list is empty if the request
+    /// names none.
     pub fn cameras(&self) -> Result<Vec<Camera>, String> {
         let camera = |(number, &[azimuth, elevation, distance, x, y, z]): (usize, &[f64; 6])| {
             let place = CameraPlace { azimuth, elevation, distance, target: [x, y, z] };
@@ -263,7 +265,7 @@ pub struct Tagged<'a, T> {
     pub request_id: Option<u64>,
 }
 
-/// Every JSON parser represents whole numbers below this exactly.
+/// The upper limit of a `request_id`: every JSON parser represents whole numbers below it exactly.
 const MAX_ID: u64 = 1 << 53;
 
 pub(super) fn request_id(packet: &[u8]) -> Result<Option<u64>, String> {
@@ -313,7 +315,8 @@ impl FromClient {
     }
 }
 
-/// Returns the protocol version of a `hello`, whatever else it contains, or `None` if this is not a `hello`.
+/// Returns the protocol version that a `hello` names, whatever else it contains. Returns `None` if the packet
+/// is not a `hello`, or names no number.
 pub(super) fn spoken_version(packet: &[u8]) -> Option<Number> {
     let message: Map<String, Value> = serde_json::from_slice(packet).ok()?;
     match (message.get("type")?, message.get("protocol")?) {
@@ -334,7 +337,8 @@ fn optional_object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> R
 }
 
 pub fn encode(message: &impl Serialize) -> Vec<u8> {
-    // Messages contain only strings, numbers and structures of them, which JSON can always represent.
+    // Messages contain only strings, numbers, booleans and structures of them, which JSON can always
+    // represent.
     serde_json::to_vec(message).unwrap_or_default()
 }
 
@@ -346,7 +350,7 @@ fn is_invisible(character: char) -> bool {
             | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Cuts a text after `limit` bytes and makes it safe to print: it cannot control a terminal.
+/// Cuts a text after `limit` bytes, and replaces characters that could control a terminal or hide text.
 pub fn short(text: &str, limit: usize) -> String {
     let mut short: String = text.chars().map(|c| if is_invisible(c) { ' ' } else { c }).collect();
     if short.len() > limit {

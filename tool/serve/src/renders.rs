@@ -10,9 +10,10 @@ use super::protocol::{FromServer, Render};
 use wavefield_draw::{FieldView, Wanted};
 use wavefield_gpu::Result;
 use wavefield_handoff::producer::Source;
-use wavefield_run::{Engine, FromTo};
+use wavefield_run::Engine;
 
-/// Answers the `render` requests whose frames are drawn, in order. `draws`: the client's ring is in use.
+/// Answers `render` requests in order, until the next one must wait for its frame, or for about a frame time.
+/// `draws`: whether the engine has the client's ring.
 pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bool) -> Result<()> {
     let began = Instant::now();
     while began.elapsed() < frame_time() && client.ended.is_none() {
@@ -39,7 +40,8 @@ pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bo
             }
             Err(_) if engine.work.has_failed() => {}
             Err(reason) => {
-                // Unblock anyone who waits for these pictures, but only after all earlier pictures are done.
+                // Signal `drawn`, so that nothing waits for these pictures forever. All earlier renders must
+                // be done first.
                 engine.work.drain()?;
                 if client.is_honest()? {
                     client.signal_drawn();
@@ -48,14 +50,14 @@ pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bo
             }
         }
         if engine.work.has_failed() {
-            // `drain` returns the error.
+            // `drain` returns the error of the failed work.
             return engine.work.drain();
         }
     }
     Ok(())
 }
 
-/// Returns the frame that the pictures show, or the reason why they could not be rendered.
+/// Draws the pictures of one request. Returns the frame that they show, or why they could not be drawn.
 fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::Result<u64, String> {
     let words = |error: wavefield_gpu::Error| error.to_string();
     let limit = engine.device().info().largest_picture;
@@ -86,11 +88,11 @@ fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::R
     }
     let size = ash::vk::Extent2D { width: render.width, height: render.height };
     let wanted = Wanted { views: &views, size, places: &places };
-    let from_to = FromTo { source: (Source::Vertices(slot), owner), into: (into, owner) };
+    let source = (Source::Vertices(slot), owner);
     // SAFETY: the slot is on show, and so holds the client's array, which the engine draws now. The session
     // has checked that the pictures fit. `free` is signalled, and memory is freed, only after `Work::drain`
     // or a later submission. What the client does with its memory meanwhile spoils only its own pictures.
-    unsafe { engine.render_views(&wanted, from_to, signal) }.map_err(words)?;
+    unsafe { engine.render_views(&wanted, source, (into, owner), signal) }.map_err(words)?;
     if signal.is_none() {
         engine.work.drain().map_err(words)?;
         client.shared.borrow().memory.copy_pictures(render, &places).map_err(words)?;

@@ -98,7 +98,7 @@ impl RequestHandler<'_> {
                     self.engine.set_color_map(wanted.field.colormap)?;
                 }
                 *self.parameters = wanted.field;
-                // Until a frame of the client is drawn, the camera belongs to the renderer's own picture.
+                // Until the engine has the client's ring, the view belongs to the renderer's own picture.
                 if self.draws {
                     let view = &mut self.engine.drawer.view;
                     wanted.apply(view);
@@ -179,7 +179,7 @@ impl RequestHandler<'_> {
 /// Frees what the client released, once the GPU is done with it.
 pub(super) fn free_released(engine: &mut Engine, client: &Client) -> Result<()> {
     if client.shared.borrow().session.has_released() {
-        // If this fails, the session keeps the released memory, which is freed next time.
+        // If this fails, the session keeps its list of released memory, and the next call frees it.
         engine.work.drain()?;
         let ClientState { session, memory, .. } = &mut *client.shared.borrow_mut();
         session.take_released().into_iter().for_each(|id| memory.release(id));
@@ -195,7 +195,7 @@ pub(super) fn takes_picture(client: &Client, draws: bool) -> bool {
     client.shows(after, draws) && client.connection.unread() <= MAX_UNREAD
 }
 
-/// Sends the picture: four bytes per pixel, sRGB.
+/// Answers the pending `snapshot` with the picture: four bytes per pixel, sRGB.
 pub(super) fn send_picture(client: &mut Client, draws: bool, extent: vk::Extent2D, pixels: Result<Vec<u8>>) {
     let Some(WantedPicture { request, .. }) = client.wants_picture.take() else { return };
     client.busy = false;
@@ -243,7 +243,7 @@ fn import(engine: &mut Engine, chunks: Vec<ImportChunk>) -> Result<CudaBuffer> {
     let device = engine.device().clone();
     let queue = engine.queue();
     let place = (queue.raw(), queue.family());
-    // SAFETY: the trial has shown that the memory is of this GPU and has these sizes. The device has
-    // `sparseBinding` if that is supported. Only this thread uses the queue, and all submitted work is done.
+    // SAFETY: the trial has shown that the memory belongs to this GPU and has these sizes. The device has
+    // `sparseBinding` if that is supported. Only this thread uses the queue, and the caller has drained it.
     Ok(unsafe { CudaBuffer::from_descriptors(device.sharing()?, chunks, range, SLOT_USAGE, place) }?)
 }

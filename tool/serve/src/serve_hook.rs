@@ -23,7 +23,7 @@ use wavefield_run::{Choice, Config, Engine, FrameHook, Parameters, ParkedProduce
 
 const MESSAGES_A_FRAME: usize = 64;
 /// If nothing is drawn for this long, messages stop waiting for a draw. They still wait for a pending
-/// picture, because they could change what it shows. A hidden window draws that picture, too.
+/// picture, because they could change what it shows. Even a hidden window draws such a picture.
 const NO_DRAW: Duration = Duration::from_millis(100);
 /// How often to run the acceptor without a client, even if nothing arrives: a deadline may have passed.
 const NO_CLIENT: Duration = Duration::from_millis(20);
@@ -76,7 +76,7 @@ impl ServeHook {
             return self.restore(engine);
         }
         if self.ending.is_some() {
-            // The last `restore` failed, and the error was handled: try again.
+            // The previous `restore` failed, and its error was handled. Try again.
             self.restore(engine)?;
         }
         let draws = self.client.as_ref().map(|client| client.name.as_str());
@@ -164,10 +164,12 @@ impl ServeHook {
         Ok(())
     }
 
-    /// Puts the client's ring into the engine once its first frame is ready. Until then, the field is drawn.
+    /// Puts the client's ring into the engine once its first frame is ready. Before that, the engine draws
+    /// the renderer's own field.
     fn take_ring(&mut self, engine: &mut Engine) -> Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
-        // Draw a frame of the renderer first: its time tells how long a frame may take on this device.
+        // Draw a frame of the renderer first: on a software device, its time decides how long a later frame
+        // may take.
         if engine.next_frame() == 0 || self.own.is_some() || !client.shared.borrow().session.ledger.has_next()
         {
             return Ok(());
@@ -184,7 +186,8 @@ impl ServeHook {
         Ok(())
     }
 
-    /// Drops the client after `seconds` without a frame. [`ServeHook::restore`] then waits for the GPU.
+    /// Drops the client after `seconds` without a finished frame. [`ServeHook::restore`] then waits for the
+    /// GPU.
     fn give_up(&mut self, engine: &Engine, seconds: f64) -> Result<()> {
         match &mut self.client {
             Some(client) => client.give_up(seconds),
@@ -221,7 +224,8 @@ impl ServeHook {
         Ok(())
     }
 
-    /// Ends the client's session. [`ServeHook::restore`] then replaces its ring and closes its connection.
+    /// Ends the client's session. Call [`ServeHook::restore`] next: it takes the client's ring out of the
+    /// engine and closes the connection.
     fn dismiss(&mut self, engine: &Engine) {
         let Some(mut client) = self.client.take() else { return };
         let why = client.part();
@@ -241,7 +245,7 @@ impl FrameHook for ServeHook {
         loop {
             self.before_frame(engine, parameters)?;
             if !self.is_ready() {
-                // Return to the caller, which may have been asked to stop.
+                // Return to the caller, which checks whether a stop was requested.
                 std::thread::sleep(Duration::from_millis(2));
                 return Ok(());
             }

@@ -90,7 +90,8 @@ pub fn greet(
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldAllocation {
     bytes: u64,
-    /// The chunk count of an import. 0 for an allocation: only allocations count for [`MAX_ALLOCATED`].
+    /// The number of chunks of an import, or 0 for an allocation. Only allocations count towards
+    /// [`MAX_ALLOCATED`].
     chunks: usize,
 }
 
@@ -99,7 +100,7 @@ pub struct Session {
     pub(super) terms: Terms,
     pub(super) ledger: FrameLedger,
     pub(super) allocations: BTreeMap<u64, HeldAllocation>,
-    /// Released by the client, but still on show or announced.
+    /// Released by the client, but not freed yet. A frame that is shown or announced may still need them.
     released: Vec<(u64, HeldAllocation)>,
     importing: Option<(u64, HeldAllocation)>,
     last_id: u64,
@@ -190,7 +191,7 @@ impl Session {
         self.released.iter().any(|&(id, _)| !self.ledger.needs(id))
     }
 
-    /// Returns released allocations that no frame needs. Free them once all submitted frames are drawn.
+    /// Takes the released allocations that no frame needs. Free them once all submitted frames are drawn.
     pub fn take_released(&mut self) -> Vec<u64> {
         let ledger = &self.ledger;
         let (needed, free): (Vec<_>, Vec<_>) = self.released.drain(..).partition(|&(id, _)| ledger.needs(id));
@@ -198,7 +199,8 @@ impl Session {
         free.into_iter().map(|(id, _)| id).collect()
     }
 
-    /// Returns the frame to draw now, and whether it is drawn for the first time.
+    /// Advances to the next frame if it is ready. Returns the frame to draw now, and whether this draw is its
+    /// first.
     pub fn choose(&mut self) -> Option<(ShownFrame, bool)> {
         if self.ledger.has_next() {
             return Some((self.ledger.advance(), true));
@@ -279,7 +281,7 @@ impl Session {
         }
     }
 
-    /// Returns all allocations and imports, including released ones that a frame still needs.
+    /// Returns all allocations and imports, including released ones that are not freed yet.
     fn held(&self) -> impl Iterator<Item = &HeldAllocation> {
         self.allocations.values().chain(self.released.iter().map(|(_, held)| held))
     }

@@ -52,7 +52,7 @@ impl SettingsChange {
             if !limits.iter().all(|limit| limit.is_finite()) {
                 return Err(format!("limits {low} and {high} are not two finite 32-bit floats"));
             }
-            // Shaders divide by the difference, and treat denormal numbers as zero.
+            // Shaders divide by the difference, and may treat denormal numbers as zero.
             if !(limits[1] - limits[0]).is_normal() {
                 return Err(format!(
                     "limits {low} and {high} are equal, or too close or too far apart for 32-bit floats"
@@ -93,7 +93,7 @@ pub struct CameraPlace {
 
 impl From<Camera> for CameraPlace {
     fn from(Camera { azimuth, elevation, distance, target }: Camera) -> Self {
-        // The shortest decimal that parses to the same `f32`.
+        // Give the `f64` of the shortest decimal that parses to the same `f32`.
         let number = |value: f32| value.to_string().parse().unwrap_or(f64::from(value));
         Self {
             azimuth: number(azimuth),

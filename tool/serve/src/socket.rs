@@ -15,7 +15,7 @@ use super::listener::{Listener, check_folder, shared_folder};
 use super::protocol::{MAX_MESSAGE, encode};
 use wavefield_gpu::unix_packets::{self, seqpacket};
 
-/// A connection, which ends when it is dropped. The peer can still read what was sent.
+/// A connection. Dropping it ends the connection. The peer can still read what was sent before.
 pub struct Connection {
     fd: ClientFd,
 }
@@ -30,8 +30,8 @@ pub enum Received {
 }
 
 impl Connection {
-    /// Connects a client to a renderer of the same user. Fails if no program listens at `path`, or if a
-    /// program of another user does or could: what it sends cannot be trusted.
+    /// Connects a client to a renderer of the same user. Fails if no program listens at `path`. Also fails if
+    /// another user's program listens there, or could: what it sends cannot be trusted.
     pub fn connect(path: &Path) -> std::io::Result<Self> {
         if path.parent() == Some(&shared_folder()) {
             match check_folder(&shared_folder()) {
@@ -68,8 +68,9 @@ impl Connection {
     pub fn peer(&self) -> std::io::Result<(i32, u32)> {
         let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let mut size = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: an open socket; the option writes one `ucred`, whose size is given. (Not by rustix, whose
-        // process id cannot be the 0 that Linux gives for a peer in another PID namespace.)
+        // SAFETY: the socket is open, and the option writes at most `size` bytes, which is the size of
+        // `found`. (rustix does not fit: its process ID cannot be 0, which Linux reports for a peer in
+        // another PID namespace.)
         let code = unsafe {
             libc::getsockopt(
                 self.fd.as_fd().as_raw_fd(),

@@ -1,4 +1,4 @@
-//! Checks clients' frames under `--verify`, and reports the verdict at the end.
+//! Checks the stamps in clients' frames under `--verify`, and reports the verdict at the end.
 
 use wavefield_gpu::{Error, Result, note, say};
 use wavefield_run::Engine;
@@ -6,7 +6,7 @@ use wavefield_run::watch::verify::tally::Counts;
 
 #[derive(Default)]
 pub(super) struct Stamps {
-    /// The client whose ring is being drawn, and the counts from when it began.
+    /// The client whose ring is being drawn, and the counts when its ring came into the engine.
     ring: Option<(String, Counts)>,
     /// The first client whose stamps were nearly all wrong.
     unstamped: Option<String>,

@@ -28,7 +28,7 @@ impl Intervals {
     }
 
     pub(super) fn spread(&self) -> Spread {
-        // The histogram rounds up to three digits, so a quantile could exceed the longest time.
+        // The histogram rounds up to three significant digits, so a quantile could exceed the longest time.
         let quantile = |quantile| microseconds(self.times.quantile(quantile).min(self.longest));
         let (frames, max) = (self.times.count(), microseconds(self.longest));
         Spread { frames, p50: quantile(0.5), p99: quantile(0.99), max }
@@ -44,11 +44,11 @@ fn microseconds(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Measurements of the time of one client, or of the time between two clients.
+/// Measurements of one stretch: the time of one client, or the time before, between or after clients.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Stretch {
     pub(super) producer: String,
-    /// `None` between two clients.
+    /// `None` if there was no client.
     pub(super) client: Option<String>,
     pub(super) ended: String,
     pub(super) seconds: f64,
@@ -117,14 +117,14 @@ pub(super) fn cpu_time() -> Duration {
 /// The maximum number of stretches kept: a renderer may run for months and serve any number of clients.
 const MAX_STRETCHES: usize = 1000;
 
-/// The current stretch, the most recent ones before it (oldest first), and totals over all that have ended.
+/// The current stretch, the most recent earlier stretches (oldest first), and totals over all earlier ones.
 pub(super) struct ServeReport {
     pub(super) watch: Watch,
     last: VecDeque<Stretch>,
     totals: Totals,
 }
 
-/// Includes stretches that are no longer kept.
+/// Totals over all stretches that have ended, including those that are no longer kept.
 #[derive(Debug, Default, Serialize)]
 struct Totals {
     stretches: u64,
@@ -139,7 +139,7 @@ impl ServeReport {
         Self { watch: Watch::start(None), last: VecDeque::new(), totals: Totals::default() }
     }
 
-    /// Ends the current stretch, and begins the next one, whose first gap is from `last_draw`.
+    /// Ends the current stretch, and begins the next one, whose first gap starts at `last_draw`.
     pub(super) fn end(&mut self, producer: &str, client: Option<&str>, why: &str, last_draw: Instant) {
         let Watch { draws, frames, .. } = &self.watch;
         let cpu = cpu_time().saturating_sub(self.watch.cpu).as_secs_f64() * 1e6;

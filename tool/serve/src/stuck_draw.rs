@@ -26,8 +26,8 @@ impl StuckDraw {
         Ok(Self { began: now, progress: now, finished, cpu: cpu_time() })
     }
 
-    /// Returns whether the GPU is still drawing. Fails if it has finished nothing for [`LIMIT`]. A software
-    /// device must also have used hardly any CPU time.
+    /// Returns whether the GPU is still drawing. Fails if it has finished nothing for [`LIMIT`]. On a
+    /// software device, fails only if the process has also used hardly any CPU time since.
     pub(super) fn goes_on(&mut self, engine: &Engine, client: &str) -> Result<bool> {
         let (finished, submitted) = engine.work.progress()?;
         // A software device uses CPU time while it draws.

@@ -1,7 +1,8 @@
 //! `--until-closed`: stops the renderer when the program that started it ends, for whatever reason.
 //!
 //! The program holds one end of a pipe or socket pair, and the renderer inherits the other end. Linux closes
-//! the program's end when its process ends. (`PR_SET_PDEATHSIG` already fires when a *thread* ends.)
+//! the program's end when its process ends. (`PR_SET_PDEATHSIG` does not fit: it already fires when the
+//! *thread* that started the renderer ends.)
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Declares commands and options, runs them, and turns the outcome into an exit code.
+//! The program: parses the command line, runs the command, and turns the outcome into an exit code.
 
 #![warn(unreachable_pub)]
 

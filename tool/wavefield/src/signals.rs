@@ -15,8 +15,9 @@ mod unix {
     use libc::{SA_RESTART, SIG_DFL, SIG_IGN, SIGHUP, SIGINT, SIGTERM, c_int, sigaction, sighandler_t};
     use wavefield_run::Stop;
 
-    /// Signals this soon after the first belong to the same request: `timeout` sends SIGTERM to the program
-    /// and to its process group, and a closing terminal causes SIGHUP from the kernel and from the shell.
+    /// Signals within this many milliseconds after the first belong to the same request: `timeout` sends
+    /// SIGTERM to the program and to its process group, and a closing terminal causes SIGHUP from the kernel
+    /// and from the shell.
     const SAME_WISH_MS: u64 = 100;
 
     /// The [`Stop`] that the handler requests, and when [`listen`] was called.
@@ -29,7 +30,7 @@ mod unix {
     pub(crate) fn listen(stop: &Stop) -> Result<()> {
         LISTENER.get_or_init(|| (stop.clone(), Instant::now()));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // SAFETY: C structures whose zeros are valid and mean the default action.
+            // SAFETY: all bytes zero is a valid `sigaction`, and means the default action.
             let (mut before, mut action): (sigaction, sigaction) = unsafe { zeroed() };
             // SAFETY: a valid signal. Only queries the action, into a local.
             if unsafe { sigaction(signal, null(), &mut before) } != 0 {
@@ -53,7 +54,7 @@ mod unix {
     pub(crate) extern "C" fn no_memory(_: c_int) {
         const WORDS: &str = "wavefield: memory could not be accessed (SIGBUS). With a software driver: it keeps its memory in a file, \
             and `ulimit -f` or the system's memory allows no more. With a GPU: see the kernel's log\n";
-        // SAFETY: both are async-signal-safe, and the text is static.
+        // SAFETY: `write` and `_exit` are async-signal-safe, and the text is static.
         unsafe {
             libc::write(libc::STDERR_FILENO, WORDS.as_ptr().cast(), WORDS.len());
             libc::_exit(1)
@@ -67,7 +68,8 @@ mod unix {
         match FIRST.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => stop.request(),
             Err(first) if now < first + SAME_WISH_MS => {}
-            // SAFETY: both are async-signal-safe. The raised signal takes effect when this handler returns.
+            // SAFETY: `signal` and `raise` are async-signal-safe. The raised signal takes effect when this
+            // handler returns.
             Err(_) => unsafe {
                 libc::signal(signal, SIG_DFL);
                 libc::raise(signal);
@@ -76,7 +78,7 @@ mod unix {
     }
 }
 
-/// Requests `stop` at the first Ctrl-C; the next one ends the process.
+/// Requests `stop` at the first Ctrl-C. The next Ctrl-C ends the process.
 #[cfg(windows)]
 pub(crate) fn listen(stop: &wavefield_run::Stop) -> Result<(), ctrlc::Error> {
     let stop = stop.clone();
@@ -94,7 +96,8 @@ pub(crate) fn leave_at_once(code: u8) -> ! {
         libc::_exit(code.into())
     }
     #[cfg(windows)]
-    // SAFETY: as above; the handle is a constant that means this process and needs no closing.
+    // SAFETY: this ends the process, as above. The handle is a constant that means this process and needs no
+    // closing.
     unsafe {
         use windows_sys::Win32::System::Threading::{GetCurrentProcess, TerminateProcess};
         TerminateProcess(GetCurrentProcess(), code.into());

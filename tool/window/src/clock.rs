@@ -3,10 +3,10 @@ use std::time::{Duration, Instant};
 use wavefield_run::{Moment, Parameters, STEP};
 
 pub(super) struct FieldClock {
-    /// The field's time. Its step assumes that the next frame takes as long as usual.
+    /// The field's time and step. The step assumes that the next frame takes as long as usual.
     pub(super) moment: Moment,
     last_frame: Option<Instant>,
-    /// The last frame times, as a ring: each new time replaces the oldest.
+    /// The most recent frame times. Each new time replaces the oldest.
     elapsed: [Duration; RECENT],
     frames: usize,
 }
@@ -23,7 +23,7 @@ impl FieldClock {
         }
     }
 
-    /// Call this when a frame is drawn. Returns the time since the last frame; `None` after a gap.
+    /// Call this when a frame is drawn. Returns the time since the previous frame, or `None` after a gap.
     pub(super) fn frame(&mut self, now: Instant, parameters: &Parameters) -> Option<Duration> {
         let elapsed = now - self.last_frame.replace(now)?;
         self.elapsed[self.frames % RECENT] = elapsed;
@@ -34,7 +34,7 @@ impl FieldClock {
         Some(elapsed)
     }
 
-    /// Returns the median of the last frame times, so that a single late frame does not change it.
+    /// Returns the median of the recent frame times, so that a single late frame does not change it.
     fn usual(&self) -> Duration {
         let mut sorted = self.elapsed;
         let known = &mut sorted[..self.frames.min(RECENT)];

@@ -4,7 +4,7 @@ use wavefield_draw::{Camera, Placement};
 use wavefield_run::Config;
 
 pub(super) struct Controls {
-    /// The camera that a reset restores. A client's array has its own.
+    /// The camera that a reset restores. A client's array has another one: see `Config::camera_for`.
     pub(super) first: Camera,
     pub(super) rotating: bool,
     dragging: Option<PointerButton>,
@@ -16,7 +16,8 @@ impl Controls {
         Self { first: config.camera(), rotating: false, dragging: None, pointer: None }
     }
 
-    /// Sets another scene's initial camera, and moves `camera` there unless the user has moved it.
+    /// Sets `first`, the initial camera of another scene, and moves `camera` there unless the user has moved
+    /// it.
     pub(super) fn start_at(&mut self, first: Camera, camera: &mut Camera) {
         if *camera == self.first {
             *camera = first;
@@ -24,7 +25,8 @@ impl Controls {
         self.first = first;
     }
 
-    /// Handles the mouse and touches. `height` is the picture's, in pixels; `scale` is in pixels per point.
+    /// Handles the mouse and touches. `height` is the picture's height in pixels; `scale` is in pixels per
+    /// point.
     pub(super) fn handle(
         &mut self,
         event: &Event,

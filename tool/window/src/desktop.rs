@@ -52,7 +52,8 @@ impl Desktop {
         let _ = self.words.on_window_event(&self.window, event);
         let mut events = std::mem::take(&mut self.words.egui_input_mut().events);
         if let WindowEvent::KeyboardInput { event, .. } = event {
-            // egui-winit reports an unknown character as the key in that position: AltGr+Q would be Q.
+            // If egui does not know a character, egui-winit reports the key at that position: AltGr+Q would
+            // be Q.
             let is_unknown =
                 matches!(&event.logical_key, Key::Character(it) if egui::Key::from_name(it).is_none());
             events.retain_mut(|one| match one {

@@ -50,7 +50,7 @@ fn is_set(name: &str) -> bool {
 /// winit uses Wayland whenever a compositor is named, and creates an event loop only once per process.
 #[cfg(target_os = "linux")]
 fn no_wayland() -> Option<String> {
-    // `WAYLAND_SOCKET` is an inherited connection, which a test would use up.
+    // `WAYLAND_SOCKET` is an inherited connection, which an attempt to connect here would use up.
     if is_set("WAYLAND_SOCKET") || !is_set("WAYLAND_DISPLAY") {
         return None;
     }

@@ -5,7 +5,7 @@
 //! - `screen`: the interface to the desktop or a browser, and [`Input`]; `desktop`: winit's window
 //! - `web`: the window in a browser
 //! - `controls`, `keys`: control of the camera, and the actions of keys
-//! - `overlay`: the panel with figures and settings, the lanes, the legend
+//! - `overlay`: the panel with figures and settings, the time axis of recent frames, the colour legend
 //! - `reload`: reloads a kernel when its file is saved
 //! - `clock`, `title`, `visibility`, `event_loop`: the field's time, the title, hidden windows, the display
 
@@ -40,8 +40,9 @@ use wavefield_run::{Config, Ended, FrameHookDesc, Stop, Traced};
 pub use self::event_loop::EventLoop;
 pub use self::screen::Input;
 
-/// Draws in a window until the user leaves, `stop` is requested, or `config.frames` are drawn. `hook` runs
-/// between frames. Returns an error only before there is a window; [`Ended`] has a later failure.
+/// Draws in a window until the user leaves, `stop` is requested, or `config.frames` frames are drawn. `hook`
+/// runs between frames. Returns an error only if no window could be opened. [`Ended`] contains a later
+/// failure.
 pub fn run_windowed(
     event_loop: &mut EventLoop,
     config: &Config,
@@ -71,7 +72,8 @@ struct WindowApp<'a> {
 }
 
 impl WindowApp<'_> {
-    /// Runs `step` if there is a window. `step` returns whether to leave. An error ends the run.
+    /// Runs `step` if there is a window and the run is not over. `step` returns whether to leave. An error
+    /// ends the run.
     fn attempt(&mut self, step: impl FnOnce(&mut WindowState<Desktop>) -> Result<bool>) {
         if let Some(state) = self.state.as_mut().filter(|_| !self.left) {
             self.left = self.failures.catch(step(state)).unwrap_or(true);

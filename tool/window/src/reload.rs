@@ -1,4 +1,5 @@
-//! Reloads a kernel when its file is saved. A thread reads, compiles and tries it; no frame waits.
+//! Reloads a kernel when its file is saved. A thread reads, compiles and tries the kernel. No frame waits for
+//! the thread.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -26,13 +27,13 @@ pub(super) struct Reloader {
     /// When to read the file, unless it is written again before then.
     due: Option<Instant>,
     job: Option<Job<KernelSource>>,
-    /// Whether the note that kernels are not tried was printed.
+    /// Whether a note has said that kernels are not tried.
     said: bool,
     _watcher: RecommendedWatcher,
 }
 
 impl Reloader {
-    /// If the file cannot be watched, prints a note and returns `None`.
+    /// Watches the kernel's file. If that fails, prints a note and returns `None`.
     pub(super) fn new(argument: String) -> Option<Self> {
         let (file, _) = KernelSource::split_argument(&argument);
         let saved = Arc::new(AtomicBool::new(false));
@@ -44,8 +45,9 @@ impl Reloader {
         Some(Self { argument, file, saved, due: None, job: None, said: false, _watcher })
     }
 
-    /// Returns a saved kernel once it has been read and tried, or the error. Call this regularly. Returns
-    /// `None` while `config` selects a different kernel. `device` is the one that will run the kernel.
+    /// Returns a saved kernel, or an error, once the kernel has been read and tried. Call this regularly.
+    /// Returns `None` while `config` selects a different kernel. `device` is the device that will run the
+    /// kernel.
     pub(super) fn poll(
         &mut self,
         config: &Config,
@@ -76,8 +78,8 @@ impl Reloader {
     /// Begins to read the kernel, and to try it if possible.
     #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
     fn begin(&mut self, config: &Config, device: Option<&CudaInfo>) -> Result<Job<KernelSource>> {
-        // Trials run only on Linux. The child can only try kernels that write vertices, not those that paint a
-        // texture.
+        // Trials run only on Linux. The child process can try only kernels that write vertices, not kernels
+        // that paint a texture.
         let can_try = cfg!(target_os = "linux") && config.scene == Scene::Field;
         let device = device.filter(|_| can_try).cloned();
         let (grid, patience) = (config.grid, config.timeout / 2);

@@ -21,7 +21,7 @@ pub enum Input {
 
 pub(crate) struct ScreenPicture {
     pub(crate) picture: Picture,
-    /// Set if the picture will be presented.
+    /// The swapchain's image, if Vulkan will present the picture.
     pub(crate) present: Option<SwapchainImage>,
 }
 
@@ -46,16 +46,15 @@ pub(crate) trait Screen {
     /// Returns whether the pictures must be recreated, for which the queue must be idle.
     fn is_stale(&self) -> bool;
 
-    /// Prepares for a new size, or keeps the last size if memory is short. No frame may be in flight.
+    /// Prepares for a new size, or keeps the previous size if memory is short. No frame may be in flight.
     fn fit(&mut self, _engine: &mut Engine) -> Result<()> {
         Ok(())
     }
 
     /// Returns the next picture to draw on, if one is available.
     ///
-    /// # Safety
-    /// The engine's semaphore of this flight must be free: the flight's last submission is done. If
-    /// [`Screen::is_stale`], the GPU must be done with all earlier pictures.
+    /// # Safety The GPU must have finished the previous submission of `flight`, so that [`Flight::acquired`]
+    /// is unsignalled and unused. If [`Screen::is_stale`], the GPU must have finished all earlier pictures.
     unsafe fn acquire(&mut self, queue: &mut Queue, flight: &Flight) -> Result<Option<ScreenPicture>>;
 
     fn present(&mut self, queue: &mut Queue, canvas: &ScreenPicture) -> Result<()>;
@@ -93,7 +92,7 @@ pub(crate) trait Screen {
 
     fn set_title(&mut self, title: &str);
 
-    /// Returns whether the program handles this action. All others are left to the viewer.
+    /// Returns whether the program handles this action. If not, the action is left to the viewer's page.
     fn takes(&self, _action: Action) -> bool {
         true
     }

@@ -1,4 +1,5 @@
-//! The window's state. Each frame is [`WindowState::between_frames`], then [`WindowState::redraw`].
+//! The window's state. Each frame is a call of [`WindowState::between_frames`], then of
+//! [`WindowState::redraw`].
 //!
 //! - `running`: the engine and its hook; `settings`: changes of the settings, and saved kernels
 //! - `input`: the user's input; `pictures`: saved pictures and films; `open`: the start and the end of a run
@@ -23,12 +24,13 @@ use super::title::{self, Title};
 use wavefield_draw::FieldView;
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::Flight;
-use wavefield_run::{AfterDraw, FrameTimes, Parameters, Stop, record};
+use wavefield_run::{AfterDraw, FrameTimes, Parameters, Stop};
 
-/// How often to retry while there is no image to draw on. Nothing else paces the loop then.
+/// How often to try again while the window is hidden or there is no image to draw on. Nothing else limits the
+/// rate of the loop in that state.
 const IDLE: Duration = Duration::from_millis(50);
 
-/// How long a client's picture must be unchanged before drawing stops. Tooltips appear within this time.
+/// How long a client's picture must be unchanged before drawing stops: long enough for tooltips to appear.
 const STILL: Duration = Duration::from_secs(1);
 /// How often a window that has stopped drawing checks for a new frame.
 const CALM: Duration = Duration::from_millis(10);
@@ -49,9 +51,10 @@ struct Pace {
     clock: FieldClock,
     times: FrameTimes,
     skipped: u64,
-    /// When to try again, if the last redraw found no image to draw on.
+    /// When to try again, if the previous redraw found no image to draw on.
     retry: Option<Instant>,
-    /// When the picture last changed, and the next frame's number then: see [`WindowState::is_still`].
+    /// When the picture last changed, and the number of the next frame at that time. See
+    /// [`WindowState::is_still`].
     changed: (Instant, u64),
     seen: Option<(FieldView, Parameters)>,
 }
@@ -66,7 +69,8 @@ impl<S: Screen> WindowState<S> {
     /// again, or `None` to draw now.
     pub(super) fn between_frames(&mut self) -> Result<Option<Instant>> {
         self.reload()?;
-        // The hook runs even while nothing is drawn. A hidden window wakes up to check whether it must stop.
+        // The hook runs even while nothing is drawn. Even a hidden window wakes up, to check whether it must
+        // stop.
         if self.screen.is_hidden() {
             self.ignore_gap();
             self.run.consult(true)?;
@@ -110,7 +114,7 @@ impl<S: Screen> WindowState<S> {
             }
         }
         if let Err(error) = self.draw(&flight, &canvas) {
-            // The acquired image must be drawn on, so begin the frame again. That returns the same flight.
+            // The acquired image must be drawn on, so begin the frame again. This returns the same flight.
             self.run.recover(error)?;
             let flight = self.run.engine.begin()?;
             self.draw(&flight, &canvas)?;
@@ -124,7 +128,8 @@ impl<S: Screen> WindowState<S> {
         self.hand_out_picture()
     }
 
-    /// Tries twice, because the window may change between recreating the images and acquiring one.
+    /// Acquires the next picture. Tries twice, because the window may change between recreating the images
+    /// and acquiring one.
     fn acquire(&mut self, flight: &Flight) -> Result<Option<ScreenPicture>> {
         let _span = trace_span!("acquire").entered();
         for _ in 0..2 {
@@ -134,8 +139,8 @@ impl<S: Screen> WindowState<S> {
                 self.run.engine.drawer.recordings.forget();
                 self.screen.fit(&mut self.run.engine)?;
             }
-            // SAFETY: the engine's own semaphore for this flight. Its last submission waited for it and
-            // is done. If the pictures were stale, `drain` has waited for every frame.
+            // SAFETY: the engine has begun this flight, so the flight's previous submission, which waited for
+            // the semaphore, is done. If the pictures were stale, `drain` has waited for every frame.
             match unsafe { self.screen.acquire(self.run.engine.queue(), flight) }? {
                 Some(canvas) => return Ok(Some(canvas)),
                 None if self.screen.is_stale() => {}
@@ -148,7 +153,8 @@ impl<S: Screen> WindowState<S> {
     fn draw(&mut self, flight: &Flight, canvas: &ScreenPicture) -> Result<()> {
         let Self { run, overlay, pictures, screen, pace, .. } = self;
         let (picture, frame) = (&canvas.picture, run.engine.next_frame());
-        let wants = record::wants(&mut pictures.film, flight, pictures.began.elapsed());
+        let now = pictures.began.elapsed();
+        let wants = pictures.film.as_mut().is_some_and(|film| film.wants(flight.index, now));
         let mut film = pictures.film.as_mut().filter(|_| wants);
         let (has_overlay, is_sent) = (overlay.is_shown(), screen.wants());
         let has_more = film.is_some() || has_overlay || is_sent;
@@ -159,7 +165,7 @@ impl<S: Screen> WindowState<S> {
                 unsafe { overlay.record(commands, flight.index, picture) }?;
             }
             if let Some(film) = &mut film {
-                // SAFETY: as above; `make_readable` allows copies; `record::wants` called `Film::done`.
+                // SAFETY: as above; `make_readable` allows copies; `Film::wants` ran for the flight.
                 unsafe { film.record(commands, flight.index, picture) };
             }
             if is_sent {

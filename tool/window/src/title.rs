@@ -24,12 +24,12 @@ impl Title {
         }
     }
 
-    /// Clears the rate, because the next frame does not follow at once.
+    /// Clears the rate. Call this while no frame is drawn.
     pub(super) fn rest(&mut self) {
         (self.since, self.frames, self.rate) = (Instant::now(), 0, None);
     }
 
-    /// Returns the title if it has changed.
+    /// Returns the title if it differs from the previous call's.
     pub(super) fn changed(&mut self, text: &str, states: &[&str]) -> Option<&str> {
         let words = words(text, states, self.rate.as_deref());
         let is_other = words != self.words;

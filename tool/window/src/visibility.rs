@@ -40,7 +40,8 @@ impl Visibility {
         self.looked = None;
     }
 
-    /// Returns whether the window is invisible. Queries the window system after an event or [`LOOK`].
+    /// Returns whether the window is invisible. Queries the window system after an event, and otherwise once
+    /// every [`LOOK`].
     pub(super) fn is_hidden(&mut self, window: &Window) -> bool {
         if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
             self.looked = Some(Instant::now());

@@ -1,8 +1,8 @@
-//! The functions of `libcuda` that this crate calls, as a table. `look_up.rs` turns it into functions.
+//! The functions of `libcuda` that this crate calls. `cuda_functions` generates them from the table below.
 //!
-//! cudarc provides the types. Its functions are not used: each panics if it is missing, and returns a Rust
-//! enum with the codes of one CUDA version. A newer driver may return another code, which is then undefined
-//! behaviour. Here a missing function is an error, and a code is a number.
+//! cudarc provides the types. This crate does not use cudarc's functions: they panic if `libcuda` lacks them,
+//! and they return a Rust enum with the codes of one CUDA version. If a newer driver returns another code,
+//! that is undefined behaviour. Here a missing function is an error, and a code is a number.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -10,17 +10,17 @@ use cudarc::driver::sys::*;
 
 use crate::cuda_functions;
 
-/// The result of a call: a `CUresult`, of this or any later version of CUDA.
+/// The result of a call: a `CUresult` as a number, because later versions of CUDA may add codes.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code(pub u32);
 
 impl Code {
     pub const SUCCESS: Self = Self(0);
-    /// `CUDA_ERROR_NOT_INITIALIZED`. Also returned by the functions here before [`look_up`].
+    /// `CUDA_ERROR_NOT_INITIALIZED`. The functions of this module also return it before [`look_up`] succeeds.
     pub const NOT_INITIALIZED: Self = Self(3);
     pub const NOT_FOUND: Self = Self(500);
-    /// `CUDA_ERROR_NOT_READY`: the work is not done yet. Not a failure.
+    /// `CUDA_ERROR_NOT_READY`: the stream's work has not finished yet. This is not a failure.
     pub const NOT_READY: Self = Self(600);
 }
 
@@ -33,7 +33,7 @@ cuda_functions! {
     cuDeviceGet(device: *mut CUdevice, ordinal: c_int) = ["cuDeviceGet"];
     cuDeviceGetName(name: *mut c_char, size: c_int, device: CUdevice) = ["cuDeviceGetName"];
     cuDeviceGetAttribute(value: *mut c_int, which: CUdevice_attribute, device: CUdevice) = ["cuDeviceGetAttribute"];
-    // The `_v2` form (CUDA 11.4) distinguishes MIG instances. Older drivers have only the unversioned one.
+    // The `_v2` function (CUDA 11.4) distinguishes MIG instances. Older drivers have only `cuDeviceGetUuid`.
     cuDeviceGetUuid(uuid: *mut CUuuid, device: CUdevice) = ["cuDeviceGetUuid_v2", "cuDeviceGetUuid"];
     cuDeviceGetLuid(luid: *mut c_char, node_mask: *mut c_uint, device: CUdevice) = ["cuDeviceGetLuid"];
     cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) = ["cuDevicePrimaryCtxRetain"];
@@ -41,9 +41,9 @@ cuda_functions! {
     cuCtxSetCurrent(context: CUcontext) = ["cuCtxSetCurrent"];
     cuCtxGetDevice(device: *mut CUdevice) = ["cuCtxGetDevice"];
     cuStreamQuery(stream: CUstream) = ["cuStreamQuery"];
-    // The status is a `CUstreamCaptureStatus`, as a number: a newer driver may return other values.
+    // The status is a `CUstreamCaptureStatus` as a number, because a newer driver may return other values.
     cuStreamIsCapturing(stream: CUstream, status: *mut c_uint) = ["cuStreamIsCapturing"];
-    // The `_v2` form needs no option of the kernel module. Older drivers have only the unversioned one.
+    // The `_v2` function needs no option of the kernel module. Older drivers have only the plain one.
     cuStreamWriteValue32(
         stream: CUstream,
         pointer: CUdeviceptr,

@@ -10,7 +10,8 @@ use crate::Result;
 
 const CALL: &str = "cuMemcpy2DAsync";
 
-/// A level of a mipmapped array ([`SharedImage::level`](crate::SharedImage::level)). Keeps its owner alive.
+/// One level of a mipmapped array, from [`SharedImage::level`](crate::SharedImage::level). Keeps the owner of
+/// the mipmapped array alive.
 #[derive(Clone)]
 pub struct Array {
     raw: sys::CUarray,
@@ -18,9 +19,9 @@ pub struct Array {
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: the driver API is thread-safe, and every use binds the context first.
+// SAFETY: the driver API is thread-safe, and every method that calls it binds the context first.
 unsafe impl Send for Array {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: no method relies on the calling thread.
 unsafe impl Sync for Array {}
 
 impl Array {
@@ -30,7 +31,7 @@ impl Array {
     /// Fails if there is no such level.
     ///
     /// # Safety
-    /// `mipmap` must be of `cuda`'s context, and live as long as `owner`.
+    /// `mipmap` must belong to `cuda`'s context, and must live until `owner` is dropped.
     pub unsafe fn of_level(
         mipmap: sys::CUmipmappedArray,
         level: u32,
@@ -39,19 +40,19 @@ impl Array {
     ) -> Result<Self> {
         let mut raw = std::ptr::null_mut();
         cuda.bind()?;
-        // SAFETY: a live array of the current context (the caller's promise). Its levels live as long.
+        // SAFETY: writes one handle. `mipmap` lives in the current context (the caller's promise).
         let code = unsafe { api::cuMipmappedArrayGetLevel(&mut raw, mipmap, level) };
         cuda.check("cuMipmappedArrayGetLevel", code)?;
         Ok(Self { raw, cuda: cuda.clone(), _owner: owner })
     }
 
-    /// Returns CUDA's array, for copies other than those below. It is valid while `self` lives. Create no
-    /// texture object from it: see [`SharedImage::cuda`](crate::SharedImage::cuda).
+    /// Returns CUDA's array, for copies that this type does not offer. It is valid while `self` lives. Do not
+    /// create a texture object from it: see [`SharedImage::cuda`](crate::SharedImage::cuda).
     pub fn raw(&self) -> sys::CUarray {
         self.raw
     }
 
-    /// Returns the array's context.
+    /// Returns the context that the array belongs to.
     pub fn cuda(&self) -> &Cuda {
         &self.cuda
     }
@@ -60,11 +61,13 @@ impl Array {
     /// `to + n * pitch`.
     ///
     /// # Errors
-    /// Fails if the stream is of another context, or if CUDA refuses the sizes.
+    /// Fails if the stream belongs to another context or is the per-thread default stream, or if CUDA refuses
+    /// the sizes.
     ///
     /// # Safety
-    /// - The level must be two-dimensional. The memory must have that many rows, and be of this context.
-    /// - Both must live until the stream has passed the copy, and nothing else may write them before.
+    /// - The level must be two-dimensional. `to` must point to memory of this context with room for all rows.
+    /// - The level and the memory must live until the stream has passed the copy, and nothing else may write
+    ///   them while the copy may run.
     pub unsafe fn copy_to(
         &self,
         stream: &dyn Stream,
@@ -83,13 +86,14 @@ impl Array {
         unsafe { self.copy(stream, &copy) }
     }
 
-    /// Enqueues a copy of the first `row_bytes` bytes of the first `rows` rows to the same place in `to`.
+    /// Enqueues a copy of the first `row_bytes` bytes of the first `rows` rows to the same rows of `to`.
     ///
     /// # Errors
-    /// Fails if the stream or `to` is of another context; CUDA is not called then.
+    /// Fails, without calling CUDA, if the stream or `to` belongs to another context, or if the stream is the
+    /// per-thread default stream.
     ///
     /// # Safety
-    /// Same as [`Array::copy_to`], for both levels.
+    /// Same as [`Array::copy_to`], with `to` in place of the memory. `to` must be two-dimensional, too.
     pub unsafe fn copy_to_array(
         &self,
         stream: &dyn Stream,
@@ -99,12 +103,12 @@ impl Array {
         self.cuda.require_same(to.cuda.raw(), CALL)?;
         let copy =
             sys::CUDA_MEMCPY2D { srcArray: self.raw, dstArray: to.raw, ..array_to_array(row_bytes, rows) };
-        // SAFETY: the caller's promise.
+        // SAFETY: both levels belong to one context (checked above). The caller promises the rest.
         unsafe { self.copy(stream, &copy) }
     }
 
-    /// Enqueues a copy to the host. It fills `to` with as many rows as fit, `row_bytes` bytes of each,
-    /// without padding between them. Read `to` once the stream is idle.
+    /// Enqueues a copy to the host's memory: the first `row_bytes` bytes of each row, for as many rows as fit
+    /// in `to`, without padding between them. Read `to` after the stream has passed the copy.
     ///
     /// # Errors
     /// Same as [`Array::copy_to`].
@@ -113,7 +117,8 @@ impl Array {
     /// Panics if `row_bytes` is 0.
     ///
     /// # Safety
-    /// Same as [`Array::copy_to`]. Nothing may use `to` before the stream has passed the copy.
+    /// Same as [`Array::copy_to`], for the level. `to` must live until the stream has passed the copy, and
+    /// nothing may use it until then.
     pub unsafe fn copy_to_host(&self, stream: &dyn Stream, to: &mut [u8], row_bytes: usize) -> Result<()> {
         let copy = sys::CUDA_MEMCPY2D {
             srcArray: self.raw,
@@ -122,7 +127,7 @@ impl Array {
             dstPitch: row_bytes,
             ..array_to_array(row_bytes, to.len() / row_bytes)
         };
-        // SAFETY: the caller's promise; `to` has that many rows.
+        // SAFETY: `to` has room for that many rows. The caller promises the rest.
         unsafe { self.copy(stream, &copy) }
     }
 
@@ -131,16 +136,16 @@ impl Array {
     unsafe fn copy(&self, stream: &dyn Stream, copy: &sys::CUDA_MEMCPY2D) -> Result<()> {
         self.cuda.require_stream(stream, CALL)?;
         self.cuda.bind()?;
-        // SAFETY: of one context, checked above; for the rest the caller's promise.
+        // SAFETY: the stream belongs to the level's context (checked above). The caller promises the rest.
         self.cuda.check(CALL, unsafe { api::cuMemcpy2DAsync(copy, stream.raw()) })
     }
 
-    /// Creates a surface object, for kernels that write and read texels. Its x coordinate is in bytes.
+    /// Creates a surface object, through which kernels write and read texels. Kernels give x in bytes.
     ///
     /// # Errors
     /// Fails with 1 (`INVALID_VALUE`) if the array was created without `CUDA_ARRAY3D_SURFACE_LDST`.
     pub fn surface(&self) -> Result<Surface> {
-        // SAFETY: a plain C structure of integers and pointers, for which all zeros mean "nothing".
+        // SAFETY: a plain C structure, for which all zeros are valid. (As `resType`, 0 is `ARRAY`.)
         let mut desc: sys::CUDA_RESOURCE_DESC = unsafe { std::mem::zeroed() };
         desc.resType = sys::CUresourcetype::CU_RESOURCE_TYPE_ARRAY;
         desc.res.array.hArray = self.raw;
@@ -152,20 +157,20 @@ impl Array {
     }
 }
 
-/// A surface object. It owns CUDA's object, and keeps the array alive, which CUDA itself does not. Drop it
-/// only when the stream that uses it is idle.
+/// A surface object. Owns CUDA's object, and keeps the array alive, because CUDA's object does not. Drop it
+/// only when every stream that uses it is idle.
 pub struct Surface {
     raw: sys::CUsurfObject,
     array: Array,
 }
 
 impl Surface {
-    /// Returns the kernel's argument: 64 bits. It is valid while `self` lives.
+    /// Returns CUDA's object, which is a 64-bit argument of a kernel. It is valid while `self` lives.
     pub fn raw(&self) -> sys::CUsurfObject {
         self.raw
     }
 
-    /// Returns the level that it was made from.
+    /// Returns the level that the surface object writes and reads.
     pub fn array(&self) -> &Array {
         &self.array
     }
@@ -173,12 +178,13 @@ impl Surface {
 
 impl Drop for Surface {
     fn drop(&mut self) {
-        // SAFETY: created in `Array::surface`. Its stream is idle: code that drops it waits first.
+        // SAFETY: created in `Array::surface`, destroyed once. Code that launches kernels with it waits
+        // first.
         self.array.cuda.cleanup("cuSurfObjectDestroy", || unsafe { api::cuSurfObjectDestroy(self.raw) });
     }
 }
 
-/// Returns the description of a copy between two arrays, which the caller fills in.
+/// Returns the description of a copy between two arrays. The caller sets them, or replaces one by memory.
 fn array_to_array(row_bytes: usize, rows: usize) -> sys::CUDA_MEMCPY2D {
     sys::CUDA_MEMCPY2D {
         srcXInBytes: 0,

@@ -14,7 +14,7 @@ use crate::error::cleanup_error;
 use crate::{Error, Result};
 
 /// A CUDA context: a device's primary context, or one that your program created. Cloning is cheap. Every
-/// shared object holds a clone, so the context outlives them all.
+/// shared object holds a clone, so the context outlives every shared object.
 ///
 /// # Examples
 /// ```no_run
@@ -34,9 +34,9 @@ pub struct Cuda(Arc<Context>);
 struct Context {
     raw: sys::CUcontext,
     info: CudaInfo,
-    /// Whether a kernel has faulted. After that, every call returns the same error.
+    /// Whether a kernel is known to have faulted. After a fault, every call returns the same error.
     faulted: Arc<AtomicBool>,
-    /// The address of the word that [`Cuda::guard`] writes. 0 until it is allocated.
+    /// CUDA's address of the 4 bytes that [`Cuda::guard`] writes, or 0 until they are allocated.
     guard: Mutex<sys::CUdeviceptr>,
     keep: Keep,
 }
@@ -51,17 +51,17 @@ enum Keep {
 
 // SAFETY: a CUDA context may be made current on any thread, and the driver API is thread-safe.
 unsafe impl Send for Context {}
-// SAFETY: as above.
+// SAFETY: as for `Send`. The fields that change are atomic or in a mutex.
 unsafe impl Sync for Context {}
 
 impl Cuda {
-    /// Retains a device's primary context, which CUDA's runtime, CuPy, Numba and PyTorch share in a process
-    /// (`cuDevicePrimaryCtxRetain`). Afterwards the context is current on this thread: see [`Cuda::bind`].
+    /// Retains a device's primary context (`cuDevicePrimaryCtxRetain`), which CUDA's runtime, CuPy, Numba and
+    /// PyTorch also use. Afterwards the context is current on this thread: see [`Cuda::bind`].
     ///
     /// # Errors
     /// Fails if `info` is not what the driver reports for this device.
     pub fn primary(_driver: Driver, info: &CudaInfo) -> Result<Self> {
-        // `info` may be made up, so this asks the driver which device has the ordinal.
+        // The fields of `info` are public, so they may be made up: compare them with the driver's answer.
         let found = CudaInfo::query(info.ordinal)?;
         if found != *info {
             return Err(Error::Rule(format!(
@@ -82,8 +82,9 @@ impl Cuda {
         Ok(cuda)
     }
 
-    /// Adopts a context. This crate never destroys it: `keep` owns it, and is dropped last. The context is
-    /// current on this thread afterwards, even after an error. Fails if the driver is missing or too old.
+    /// Adopts a context, which this crate never destroys: `keep` owns it, and is dropped after all objects
+    /// that use the context. Makes the context current on this thread, even if a later step fails. Fails if
+    /// the driver is missing or too old.
     ///
     /// # Safety
     /// `context` must live until `keep` is dropped.
@@ -107,11 +108,11 @@ impl Cuda {
     /// Adopts cudarc's context, like [`Cuda::from_raw`]. Also fails as [`Driver::load`] does.
     pub fn from_cudarc(context: &Arc<CudaContext>) -> Result<Self> {
         Driver::load()?;
-        // SAFETY: cudarc's context lives as long as the `Arc`.
+        // SAFETY: cudarc's context lives until the last clone of the `Arc` is dropped.
         unsafe { Self::from_raw(context.cu_ctx(), context.clone()) }
     }
 
-    /// Returns the device that the context belongs to.
+    /// Returns what CUDA reports about the context's device.
     pub fn info(&self) -> &CudaInfo {
         &self.0.info
     }
@@ -132,15 +133,15 @@ impl Cuda {
 
     /// Makes this context current on the calling thread (`cuCtxSetCurrent`). Cheap if it is current already.
     ///
-    /// It stays current afterwards. Every function of this crate that calls CUDA does the same, and so does
-    /// cudarc. If your thread also uses another context, set that one again.
+    /// The context stays current afterwards. Every function of this crate that calls CUDA may do this, and so
+    /// does cudarc. If your thread also uses another context, make that one current again.
     pub fn bind(&self) -> Result<()> {
-        // SAFETY: the context is alive.
+        // SAFETY: `self` keeps the context alive.
         self.check("cuCtxSetCurrent", unsafe { api::cuCtxSetCurrent(self.0.raw) })
     }
 
     /// Fails if `other` is another context. Use it before a call that needs all its objects in one context,
-    /// because mixing contexts is undefined behaviour. `call` is the name of the call, for the error.
+    /// because mixing contexts is undefined behaviour. `call` is the call's name, for the error.
     pub fn require_same(&self, other: sys::CUcontext, call: &str) -> Result<()> {
         if self.0.raw == other {
             return Ok(());
@@ -151,8 +152,8 @@ impl Cuda {
         )))
     }
 
-    /// Fails for a stream of another context, and for the per-thread default stream (`CU_STREAM_PER_THREAD`).
-    /// The latter is a different stream on each thread, so work from two threads would not be in order.
+    /// Fails for a stream of another context, and for the per-thread default stream (`CU_STREAM_PER_THREAD`),
+    /// which is a different stream on each thread: work from two threads would not run in order.
     #[doc(hidden)]
     pub fn require_stream(&self, stream: &dyn Stream, call: &str) -> Result<()> {
         if stream.raw().addr() == CU_STREAM_PER_THREAD {
@@ -163,14 +164,14 @@ impl Cuda {
         self.require_same(stream.context(), call)
     }
 
-    /// Fails as [`Cuda::require_stream`] does, and if the stream is being captured. A captured signal happens
-    /// only when the graph is launched: Vulkan might wait for it forever, and a second launch would repeat
-    /// its value. The context is current afterwards.
+    /// Fails as [`Cuda::require_stream`] does, and if the stream is being captured into a graph. A captured
+    /// signal happens only when the graph is launched: without a launch, Vulkan would wait forever, and a
+    /// second launch would signal the same value again. Makes the context current.
     pub(crate) fn require_uncaptured(&self, stream: &dyn Stream, call: &'static str) -> Result<()> {
         self.require_stream(stream, call)?;
         let mut status = 0;
         self.bind()?;
-        // SAFETY: a live stream of the current context; writes one number.
+        // SAFETY: a live stream (by the contract of `Stream`) of the current context; writes one number.
         self.check("cuStreamIsCapturing", unsafe { api::cuStreamIsCapturing(stream.raw(), &mut status) })?;
         match status {
             NOT_CAPTURED => Ok(()),
@@ -180,7 +181,7 @@ impl Cuda {
         }
     }
 
-    /// Allocates the word for [`Cuda::guard`], once. The context must be current.
+    /// Allocates the 4 bytes for [`Cuda::guard`], unless that is already done. The context must be current.
     pub(crate) fn prepare_guard(&self) -> Result<()> {
         match &mut *self.guard_word() {
             // SAFETY: writes one address; the context is current.
@@ -189,14 +190,15 @@ impl Cuda {
         }
     }
 
-    /// Enqueues a write to a word that belongs to the context. All work before it is done before any work
-    /// after it begins: `cuStreamWriteValue32` puts a memory barrier before its write.
+    /// Enqueues a guard: a write to 4 bytes that belong to the context. Earlier work on the stream finishes
+    /// before later work begins, because `cuStreamWriteValue32` puts a memory barrier before its write.
     ///
     /// # Safety
-    /// The stream must be alive and of this context, which must be current, with its guard word allocated.
+    /// - The stream must belong to this context, and must pass the guard before the context is dropped.
+    /// - The context must be current, and [`Cuda::prepare_guard`] must have succeeded.
     pub(crate) unsafe fn guard(&self, stream: &dyn Stream) -> Result<()> {
         let word = *self.guard_word();
-        // SAFETY: the caller's promise; the word lives as long as the context.
+        // SAFETY: `word` is allocated, and lives until the context is dropped. The caller promises the rest.
         self.check("cuStreamWriteValue32", unsafe { api::cuStreamWriteValue32(stream.raw(), word, 0, 0) })
     }
 
@@ -204,20 +206,22 @@ impl Cuda {
         self.0.guard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether any call has reported that a kernel faulted in this context. After a fault every call
-    /// fails. The faults are the errors that leave a process "in an inconsistent state": see `CUresult`.
+    /// Returns whether a call of this crate has reported that a kernel faulted in this context. After a
+    /// fault, every call fails. Faults are the errors that leave a process "in an inconsistent state"
+    /// (`CUresult`).
     pub fn has_faulted(&self) -> bool {
         self.0.faulted.load(Ordering::Relaxed)
     }
 
-    /// Turns the result of a driver call into an error that names the call and this device.
+    /// Returns an error that names the call and this device, unless `code` means success. Also notes a fault
+    /// for [`Cuda::has_faulted`].
     #[doc(hidden)]
     pub fn check(&self, call: &'static str, code: Code) -> Result<()> {
-        // Asks the context itself, which returns its fault from every call: `code` may be of another context,
-        // or made up, and after a fault this crate frees memory without waiting for the GPU.
+        // `code` may come from another context, or be made up. So ask this context, which repeats its fault
+        // in every call: after a fault, this crate frees memory without waiting for the GPU.
         let ask = || {
             let (mut free, mut total) = (0, 0);
-            // SAFETY: the context is alive; writes two sizes.
+            // SAFETY: `self` keeps the context alive; writes two sizes.
             unsafe {
                 match api::cuCtxSetCurrent(self.0.raw) {
                     Code::SUCCESS => api::cuMemGetInfo(&mut free, &mut total),
@@ -236,7 +240,7 @@ impl Cuda {
     pub fn cleanup(&self, call: &'static str, release: impl FnOnce() -> Code) {
         let known = self.has_faulted();
         let released = self.bind().and_then(|()| self.check(call, release()));
-        // After a fault every call returns the same error. The first one was reported.
+        // After a fault, every call returns the same error. An earlier call has reported it.
         if let (Err(error), false) = (released, known) {
             cleanup_error(&error);
         }
@@ -257,8 +261,9 @@ impl Drop for Context {
         };
         let word = *self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         if word != 0 {
-            // SAFETY: the context is alive. The stream has passed the guard before each signal: whoever
-            // signalled promised to keep the semaphore, and with it this context, until then.
+            // SAFETY: the context is alive. No stream will write the word: each guard comes before a signal
+            // of a semaphore, and the code that enqueued it promised to keep the semaphore, which keeps this
+            // context, until the stream has passed the signal.
             let code = unsafe {
                 match api::cuCtxSetCurrent(self.raw) {
                     Code::SUCCESS => api::cuMemFree(word),
@@ -268,14 +273,14 @@ impl Drop for Context {
             report("cuMemFree", code);
         }
         if let Keep::Retained(device) = self.keep {
-            // SAFETY: retained once, released once; every object of the context holds a clone of it.
+            // SAFETY: retained once, in `Cuda::primary`, released once. No object uses the context any more.
             report("cuDevicePrimaryCtxRelease", unsafe { api::cuDevicePrimaryCtxRelease(device) });
         }
     }
 }
 
-/// Returns the flag that says whether a device's primary context has faulted. Every [`Cuda`] that retained
-/// the context shares the flag. The flag is dropped with the last of them.
+/// Returns the flag that says whether a device's primary context has faulted. All [`Cuda`] values that
+/// retained this context share the flag, which is dropped with the last of them.
 fn fault_of(ordinal: i32) -> Arc<AtomicBool> {
     static FAULTS: Mutex<BTreeMap<i32, Weak<AtomicBool>>> = Mutex::new(BTreeMap::new());
     let mut faults = FAULTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -287,7 +292,7 @@ fn fault_of(ordinal: i32) -> Arc<AtomicBool> {
     })
 }
 
-/// Returns whether an error code makes the context unusable: a fault, which every later call repeats.
+/// Returns whether an error code means a fault. A fault makes the context unusable: every later call fails.
 #[doc(hidden)]
 pub fn is_sticky(code: u32) -> bool {
     matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721)

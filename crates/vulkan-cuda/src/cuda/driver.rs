@@ -1,4 +1,4 @@
-//! Loads `libcuda` without panics, and lists its devices.
+//! Loads `libcuda` without panics, and lists CUDA's devices.
 
 use std::error::Error as _;
 use std::ffi::{CStr, c_char};
@@ -15,8 +15,8 @@ use crate::{Error, Result};
 /// The first CUDA version whose external semaphores can be timelines, as `cuDriverGetVersion` reports it.
 const FIRST_WITH_TIMELINES: i32 = 11_020;
 
-/// Returns the files to try. The driver's is `libcuda.so.1`; a toolkit has a `libcuda.so` that is only for
-/// linking. If these names resolve to another machine's copy, the driver's own may be in its usual folder.
+/// Returns the files to try, in order. The driver installs `libcuda.so.1`; a toolkit has a `libcuda.so` that
+/// is only for linking. The usual folders follow, in case these names resolve to another machine's copy.
 fn files() -> Vec<String> {
     const USUAL: &str =
         "lib/x86_64-linux-gnu lib/aarch64-linux-gnu lib64 lib lib/wsl/lib ../run/opengl-driver/lib";
@@ -25,15 +25,15 @@ fn files() -> Vec<String> {
     names.iter().map(|name| name.to_string()).chain(usual.filter(|file| Path::new(file).exists())).collect()
 }
 
-/// Opens the first of these files that has all functions and whose `cuInit` succeeds.
+/// Opens the first of [`files`] that has all required functions and whose `cuInit` succeeds.
 fn open() -> Result<Library> {
     let (mut tried, mut refused, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     for file in files() {
-        // SAFETY: opening runs the library's initialisers. The file is NVIDIA's, or the user's replacement.
+        // SAFETY: opening runs initialisers: those of NVIDIA's driver, or of the user's replacement for it.
         match unsafe { Library::new(&file) } {
-            // The error itself says only that `dlopen` failed.
+            // The error says only that `dlopen` failed. Its source says why.
             Err(error) => missing.push(error.source().map_or(error.to_string(), ToString::to_string)),
-            // Another name of the same file.
+            // The same library under another name: it was tried already.
             Ok(library) if tried.contains(&address(&library)) => {}
             Ok(library) => {
                 tried.push(address(&library));
@@ -41,7 +41,7 @@ fn open() -> Result<Library> {
                     Ok(()) => return Ok(library),
                     Err(error) => refused.push(error),
                 }
-                std::mem::forget(library); // it may have started threads
+                std::mem::forget(library); // stays open, because it may have started threads
             }
         }
     }
@@ -55,16 +55,16 @@ fn open() -> Result<Library> {
 fn initialise(library: &Library, file: &str) -> Result<()> {
     // SAFETY: the library has the name of CUDA's driver, and is open while the functions are used.
     let functions = unsafe { Functions::of(library) }?;
-    // SAFETY: 0 is the only flag value.
+    // SAFETY: `library` is open, and 0 is the only valid flag value.
     match unsafe { (functions.cuInit)(0) } {
         Code::SUCCESS => Ok(()),
         code => Err(failure(Some(&functions), "cuInit", &format!("the CUDA driver, {file}"), code)),
     }
 }
 
-/// Returns the address of `cuInit`, which tells libraries apart.
+/// Returns the address of the library's `cuInit`, which is different in each library.
 fn address(library: &Library) -> Option<usize> {
-    // SAFETY: the address is only compared.
+    // SAFETY: the symbol is read as an address, which is only compared.
     unsafe { look_up::find(library, &["cuInit"]) }
 }
 
@@ -92,11 +92,11 @@ pub struct Driver {
 /// What CUDA reports about one device, from [`Driver::devices`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaInfo {
-    /// CUDA's index of the device, after `CUDA_VISIBLE_DEVICES`.
+    /// CUDA's index of the device, among those that `CUDA_VISIBLE_DEVICES` makes visible.
     pub ordinal: i32,
     /// The device's name.
     pub name: String,
-    /// The UUID that Vulkan reports for the same device.
+    /// The device's UUID. Vulkan reports the same one.
     pub uuid: DeviceUuid,
     /// The LUID and node mask on Windows. `None` elsewhere, and for a device that is not a display adapter.
     pub luid: Option<([u8; 8], u32)>,
@@ -111,11 +111,11 @@ impl Driver {
     /// Opens and initialises the driver (`cuInit`). Later calls are cheap.
     ///
     /// # Errors
-    /// Fails if there is no library, if it is too old (before CUDA 11.2), or if `cuInit` fails, for example
-    /// with 100 (`NO_DEVICE`). Also fails if cudarc would load a different libcuda, or none.
+    /// Fails if there is no `libcuda`, if it is too old (before CUDA 11.2), or if `cuInit` fails, for example
+    /// with 100 (`NO_DEVICE`). Also fails if cudarc would load a different `libcuda`, or none.
     pub fn load() -> Result<Self> {
         let driver = Self::load_without_cudarc()?;
-        // SAFETY: opening runs the initialisers of libraries with the names of CUDA's driver.
+        // SAFETY: cudarc may open libraries with the names of CUDA's driver, which runs their initialisers.
         let theirs = unsafe { sys::is_culib_present().then(|| address(sys::culib())) };
         match theirs == LIBRARY.get().map(address) {
             true => Ok(driver),
@@ -126,12 +126,13 @@ impl Driver {
         }
     }
 
-    /// Like [`Driver::load`], for a program that calls none of cudarc's functions.
+    /// Like [`Driver::load`], but ignores which `libcuda` cudarc would load. For programs that call none of
+    /// cudarc's functions.
     #[doc(hidden)]
     pub fn load_without_cudarc() -> Result<Self> {
         if LIBRARY.get().is_none() {
             let library = open()?;
-            // If another thread was faster, it opened the same library.
+            // If another thread has set it first, `library` is a second handle to the same library: drop it.
             LIBRARY.get_or_init(|| library);
         }
         api::look_up()?;
@@ -153,7 +154,7 @@ impl Driver {
         version_words(self.version)
     }
 
-    /// Returns every visible device.
+    /// Returns what CUDA reports about each visible device.
     pub fn devices(self) -> Result<Vec<CudaInfo>> {
         let mut count = 0;
         // SAFETY: writes one integer.
@@ -167,11 +168,11 @@ impl CudaInfo {
         let label = format!("CUDA device {ordinal}");
         let device = Self::device(ordinal, &label)?;
         let mut name = [0 as c_char; 256];
-        // SAFETY: the length is the array's.
+        // SAFETY: writes at most as many bytes as the array has.
         check("cuDeviceGetName", &label, unsafe {
             api::cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device)
         })?;
-        // SAFETY: the driver terminates the name within the length that it was given.
+        // SAFETY: the driver has terminated the name inside the array.
         let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
         let attribute = |which| {
             let mut value = 0;
@@ -204,9 +205,9 @@ impl CudaInfo {
     }
 }
 
-/// Returns the LUID and node mask. `None` if the driver reports that there are none (801, `NOT_SUPPORTED`).
+/// Returns the LUID and node mask, or `None` if the call fails (for example with 801, `NOT_SUPPORTED`).
 fn luid(device: sys::CUdevice) -> Option<([u8; 8], u32)> {
-    // Other systems have no LUIDs. Tools like compute-sanitizer would report the failing call.
+    // Only Windows has LUIDs. Elsewhere the call would fail, and compute-sanitizer would report that.
     if cfg!(not(windows)) {
         return None;
     }
@@ -237,7 +238,7 @@ fn failure(functions: Option<&Functions>, call: &'static str, device: &str, code
         // SAFETY: writes one pointer to a static string, or null for a code that the driver does not know.
         let answer = functions.map_or(code, |functions| unsafe { ask(functions)(code, &mut text) });
         match answer == Code::SUCCESS && !text.is_null() {
-            // SAFETY: a static, terminated string of the driver.
+            // SAFETY: not null: the driver has set it to a static, terminated string.
             true => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
             false => "unknown".into(),
         }
@@ -252,8 +253,8 @@ fn failure(functions: Option<&Functions>, call: &'static str, device: &str, code
 }
 
 impl Error {
-    /// Converts an error of cudarc, which prints only its code, into one that says what it means and what to
-    /// do. `call` is the driver's function that failed on `device`.
+    /// Converts cudarc's error, which prints only its code, into an error that explains the code and gives
+    /// advice. `call` is the function of the driver that failed on `device`.
     pub fn from_cudarc(call: &'static str, device: &str, error: DriverError) -> Self {
         failure(api::functions(), call, device, Code(error.0 as u32))
     }

@@ -1,4 +1,4 @@
-//! Looks up functions of `libcuda`, once, and without a panic if one is missing.
+//! Looks up the functions of `libcuda` once. A missing function is an error, not a panic.
 
 use std::sync::OnceLock;
 
@@ -6,11 +6,12 @@ pub use libloading::Library;
 
 use crate::Error;
 
-/// CUDA's driver, once it is loaded. It stays open until the process ends.
+/// CUDA's driver, after it was loaded. It stays open until the process ends.
 pub static LIBRARY: OnceLock<Library> = OnceLock::new();
 
-/// Generates functions from a table, for this crate and for the program in its repository. Each row has the
-/// name, the arguments, and the symbols of a function, the newest first. Functions after `?` are optional.
+/// Generates functions that call CUDA's driver from a table. This crate and the program in its repository
+/// each have a table. Each row has the name and the arguments of a function, and its symbols in the library,
+/// the newest first. Functions after `?` are optional.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! cuda_functions {
@@ -27,12 +28,12 @@ macro_rules! cuda_functions {
         }
 
         impl Functions {
-            /// Looks up all functions. The error names the first that the library lacks.
+            /// Looks up all functions. The error names the first required function that the library lacks.
             ///
             /// # Safety
             /// `library` must be CUDA's driver. The functions may be called only while it is open.
             pub unsafe fn of(library: &$crate::cuda::look_up::Library) -> $crate::Result<Self> {
-                // SAFETY: these symbols are functions of these types in every version of the driver.
+                // SAFETY: in every version of the driver, these symbols are functions of these types.
                 unsafe {
                     Ok(Self {
                         $($name: $crate::cuda::look_up::find(library, &$symbols).ok_or_else(|| $crate::cuda::look_up::lacks(stringify!($name)))?,)*
@@ -45,7 +46,8 @@ macro_rules! cuda_functions {
         /// Looks up all functions of CUDA's driver, once.
         pub fn look_up() -> $crate::Result<()> {
             if let (None, Some(library)) = (FUNCTIONS.get(), $crate::cuda::look_up::LIBRARY.get()) {
-                // SAFETY: CUDA's driver, which stays open. A faster thread has found the same functions.
+                // SAFETY: `LIBRARY` is CUDA's driver, and stays open. (`set` may fail: another thread has
+                // then stored the same functions.)
                 let _ = FUNCTIONS.set(unsafe { Functions::of(library) }?);
             }
             Ok(())
@@ -57,7 +59,7 @@ macro_rules! cuda_functions {
 
         $(
             /// # Safety
-            /// What the manual requires of a caller.
+            /// The caller must do what CUDA's manual requires for this function.
             #[allow(non_snake_case, clippy::too_many_arguments)] // As in CUDA.
             pub unsafe fn $name($($argument: $type),*) -> Code {
                 match FUNCTIONS.get() {
@@ -69,8 +71,10 @@ macro_rules! cuda_functions {
         )*
 
         $(
+            /// Returns `CUDA_ERROR_NOT_FOUND` if the driver lacks the function.
+            ///
             /// # Safety
-            /// What the manual requires of a caller. Returns `CUDA_ERROR_NOT_FOUND` without the function.
+            /// The caller must do what CUDA's manual requires for this function.
             #[allow(non_snake_case)] // As in CUDA.
             pub unsafe fn $extra($($extra_argument: $extra_type),*) -> Code {
                 match FUNCTIONS.get().and_then(|functions| functions.$extra) {
@@ -86,7 +90,7 @@ macro_rules! cuda_functions {
 /// Returns the first of `symbols` that the library has.
 ///
 /// # Safety
-/// `F` must be the symbols' type.
+/// `F` must be the type of all these symbols, or `usize`, for the address.
 pub unsafe fn find<F: Copy>(library: &Library, symbols: &[&str]) -> Option<F> {
     // SAFETY: the caller's promise.
     symbols.iter().find_map(|symbol| unsafe { library.get(symbol.as_bytes()) }.ok().map(|found| *found))

@@ -1,7 +1,7 @@
-//! The CUDA driver API, opened at run time: needs no toolkit, and a missing driver is an error, not a panic.
+//! The CUDA driver API, loaded at run time. It needs no toolkit. A missing driver is an error, not a panic.
 //!
-//! Every function that calls the driver returns its error ([`Error::Cuda`](crate::Error::Cuda)). The
-//! documentation lists only other errors and notable codes. CUDA's [manual] explains its terms.
+//! Every function that calls the driver returns the driver's error ([`Error::Cuda`](crate::Error::Cuda)). The
+//! documentation lists only other errors and notable codes. CUDA's [manual] explains CUDA's terms.
 //!
 //! [manual]: https://docs.nvidia.com/cuda/cuda-driver-api/index.html
 

@@ -17,7 +17,7 @@ use cudarc::driver::{CudaStream, sys};
 ///
 /// struct OwnStream(sys::CUstream, sys::CUcontext); // destroys the stream when it is dropped
 ///
-/// // SAFETY: (both) CUDA's handles may be used on any thread.
+/// // SAFETY: (both lines) CUDA's handles may be used on any thread.
 /// unsafe impl Send for OwnStream {}
 /// unsafe impl Sync for OwnStream {}
 ///
@@ -42,12 +42,12 @@ unsafe impl Stream for CudaStream {
     }
 
     fn context(&self) -> sys::CUcontext {
-        // The inherent method of the same name.
+        // Calls the inherent method of the same name, not this one.
         CudaStream::context(self).cu_ctx()
     }
 }
 
-// SAFETY: the same stream.
+// SAFETY: the `Arc` keeps the inner stream alive, and `S` keeps the promise.
 unsafe impl<S: Stream + ?Sized> Stream for Arc<S> {
     fn raw(&self) -> sys::CUstream {
         (**self).raw()

@@ -1,4 +1,4 @@
-//! Linux and other Unices: *opaque file descriptors*. Each export creates a new one.
+//! Exports on Linux and other Unices: *opaque file descriptors*. Each export creates a new descriptor.
 
 use ash::vk;
 
@@ -15,7 +15,7 @@ pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Res
     Ok(MemoryHandle::OpaqueFd(unsafe { Fd::from_raw(fd) }))
 }
 
-/// Creates a handle to `semaphore`, which must have been created for this export.
+/// Creates a handle to `semaphore`, which must be exportable as `kind` and be of the kind `semaphore_kind`.
 pub fn export_semaphore(
     vk: &Vk,
     semaphore: vk::Semaphore,

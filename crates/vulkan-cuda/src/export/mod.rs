@@ -1,7 +1,7 @@
-//! What Vulkan exports: buffers and their memory, and the calls that return handles.
+//! Vulkan's buffers and memory for export, and the calls that export memory and semaphores as handles.
 //!
-//! Creating such an object fails if the device exports none of its kind, if it was created without the
-//! extension ([`crate::DEVICE_EXTENSIONS`]), or if memory has run out.
+//! Creating such an object fails if the device exports no objects of this kind, if the device was created
+//! without the extension ([`crate::DEVICE_EXTENSIONS`]), or if memory has run out.
 
 use ash::vk;
 
@@ -21,8 +21,8 @@ mod system;
 pub(crate) use system::Attributes;
 pub(crate) use system::export_semaphore;
 
-/// Returns the handle type of exportable buffers with this usage, and whether each needs an allocation of its
-/// own.
+/// Returns the handle type as which the device exports buffers with this usage, and whether each buffer needs
+/// a dedicated allocation.
 pub(crate) fn buffer_export(vk: &Vk, usage: vk::BufferUsageFlags) -> Result<(ExportType, bool)> {
     use vk::ExternalMemoryFeatureFlags as Features;
     let info = vk.info();
@@ -31,7 +31,7 @@ pub(crate) fn buffer_export(vk: &Vk, usage: vk::BufferUsageFlags) -> Result<(Exp
     let kind = info.buffer_export.ok_or_else(|| cannot(&info.name, "a buffer"))?;
     vk.memory_handles()?;
     let asked = (usage, vk::BufferCreateFlags::empty());
-    // SAFETY: the adopted device's own.
+    // SAFETY: `vk` keeps both handles alive, and its physical device belongs to its instance.
     let features = unsafe { exportable::buffer(vk.instance(), vk.physical(), asked, kind) };
     match features.contains(Features::EXPORTABLE) {
         true => Ok((kind, features.contains(Features::DEDICATED_ONLY))),
@@ -43,7 +43,7 @@ pub(crate) fn buffer_export(vk: &Vk, usage: vk::BufferUsageFlags) -> Result<(Exp
     }
 }
 
-/// A Vulkan buffer that another API uses too. It owns the buffer, but not its memory.
+/// A Vulkan buffer whose memory is exported or imported. Owns the buffer, but not its memory.
 pub(crate) struct Buffer {
     pub(crate) raw: vk::Buffer,
     /// The requested size, in bytes.
@@ -54,14 +54,14 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// `kind` must be a handle type that the driver offers for such buffers.
+    /// Creates the buffer, still unbound. The driver must offer the handle type `kind` for such buffers.
     pub(crate) fn new(
         vk: &Vk,
         size: u64,
         (usage, flags): (vk::BufferUsageFlags, vk::BufferCreateFlags),
         kind: ExportType,
     ) -> Result<Self> {
-        // No driver has to check this (VUID-VkBufferCreateInfo-size-00912).
+        // Drivers need not check this (VUID-VkBufferCreateInfo-size-00912).
         if size == 0 {
             return Err(Error::Rule("a buffer cannot have 0 bytes".into()));
         }
@@ -74,11 +74,11 @@ impl Buffer {
             .push_next(&mut external);
         // SAFETY: a live device and a plain description.
         let raw = unsafe { vk.device().create_buffer(&info, None) }.map_err(vk.failed("vkCreateBuffer"))?;
-        // SAFETY: made above.
+        // SAFETY: the buffer was created above.
         let required = unsafe { vk.device().get_buffer_memory_requirements(raw) };
-        // From here on Drop cleans up.
+        // From here on, `Drop` destroys the buffer.
         let buffer = Self { raw, size, required, usage, vk: vk.clone() };
-        // CUDA maps `size` bytes, and a driver's arithmetic may overflow for an absurd size.
+        // CUDA maps `size` bytes, so the memory needs them. A driver's sum may overflow for a huge size.
         match required.size >= size {
             true => Ok(buffer),
             false => Err(Error::DeviceLacks(format!(
@@ -89,7 +89,7 @@ impl Buffer {
         }
     }
 
-    /// Returns the flags of its memory. A buffer with a device address needs memory that allows one
+    /// Returns the flags for the buffer's memory. A buffer with a device address needs memory that allows one
     /// (`VUID-vkBindBufferMemory-bufferDeviceAddress-03339`).
     pub(crate) fn memory_flags(&self) -> vk::MemoryAllocateFlags {
         match self.usage.contains(vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS) {
@@ -99,7 +99,8 @@ impl Buffer {
     }
 
     /// # Safety
-    /// `offset` must be aligned. The memory must hold the required bytes. The buffer must be unbound.
+    /// `offset` must be aligned as required. From there, the memory must have the required bytes and a type
+    /// that the buffer allows. The buffer must be unbound.
     pub(crate) unsafe fn bind(&self, memory: &Memory, offset: u64) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.vk.device().bind_buffer_memory(self.raw, memory.raw, offset) }
@@ -109,12 +110,12 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: code that submits such work promises to wait for that.
+        // SAFETY: destroyed once. Code that submits work with the buffer promises that the GPU has finished.
         self.vk.cleanup(|device| unsafe { device.destroy_buffer(self.raw, None) });
     }
 }
 
-/// Owned memory that Vulkan allocated or imported. Dropped after the buffers and images in it.
+/// Owned memory that Vulkan allocated or imported. Must be dropped after the buffers and images in it.
 pub(crate) struct Memory {
     pub(crate) raw: vk::DeviceMemory,
     /// The size of the allocation in bytes, which every importer must specify.
@@ -124,12 +125,13 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Allocates memory that can be exported, of the required size, in device-local memory if that is
-    /// allowed. `dedicated` names the buffer or image that uses the memory alone.
+    /// Allocates exportable memory of the required size, which is device-local if `required` allows that.
+    /// `dedicated` names the only buffer or image that will use the memory, if there is only one.
     ///
     /// # Safety
-    /// `required` must cover everything that will lie in the memory. `dedicated` must be alive and unbound.
-    /// `kind` must be a handle type that the driver offers for the objects in it.
+    /// - `required` must cover every buffer and image that will be bound to the memory, and the driver must
+    ///   offer the handle type `kind` for each of them.
+    /// - The buffer or image in `dedicated` must be alive and unbound, and `required` must be its own.
     pub(crate) unsafe fn allocate(
         vk: &Vk,
         kind: ExportType,
@@ -156,7 +158,7 @@ impl Memory {
             _ => allocate,
         };
         let allocate = allocate.push_next(&mut export);
-        // SAFETY: a live device, a description that points to locals, and for the rest the caller's promise.
+        // SAFETY: a live device, and a description that points to locals. The caller promises the rest.
         let raw =
             unsafe { vk.device().allocate_memory(&allocate, None) }.map_err(vk.failed("vkAllocateMemory"))?;
         Ok(Self { raw, size: required.size, kind, vk: vk.clone() })
@@ -169,7 +171,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: as for a buffer.
+        // SAFETY: freed once. Its owner has dropped the buffers and images in it, so the GPU has finished.
         self.vk.cleanup(|device| unsafe { device.free_memory(self.raw, None) });
     }
 }

@@ -1,7 +1,8 @@
-//! Windows: NT handles and KMT handles. Type-checked and linted, but never run.
+//! Exports on Windows: NT handles and KMT handles. This code was type-checked and linted, but never run.
 //!
-//! Each export of an NT handle makes a new one, with the access rights and the security descriptor of the
-//! object ([`Attributes`]). Each export of a KMT handle returns the same value, which must not be closed.
+//! Each export as an NT handle makes a new handle, with the access rights and the security descriptor that
+//! the object was created with ([`Attributes`]). Each export as a KMT handle returns the same value, which
+//! must not be closed.
 
 use std::ffi::c_void;
 
@@ -17,23 +18,23 @@ use crate::handle::{BorrowedHandle, ExportType, MemoryHandle, NtHandle, Semaphor
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// What an exported object needs besides its `VkExport…Info` if its handle is an NT handle: the rights to open
-/// it. Its owner and the system have full access, nobody else has any, and there is no inheritance. The
-/// process's default rights may admit other users.
+/// The structures that set who may open an object that is exported as an NT handle: its owner and the system
+/// have full access, and nobody else has any. Child processes do not inherit the handle. Without these
+/// structures, the process's default rights would apply, and might admit other users.
 pub(crate) struct Attributes {
     pub memory: vk::ExportMemoryWin32HandleInfoKHR<'static>,
     pub semaphore: vk::ExportSemaphoreWin32HandleInfoKHR<'static>,
-    // `memory` and `semaphore` point to it.
+    // `memory` and `semaphore` point to this box.
     _attributes: Box<SECURITY_ATTRIBUTES>,
     descriptor: PSECURITY_DESCRIPTOR,
 }
 
 impl Attributes {
     pub fn new() -> Result<Self> {
-        // In SDDL: protected (`D:P`), all rights (`GA`) for the owner (`OW`) and for the system (`SY`).
+        // SDDL: a protected list (`D:P`) with all rights (`GA`) for the owner (`OW`) and the system (`SY`).
         let wanted = w!("D:P(A;;GA;;;OW)(A;;GA;;;SY)");
         let mut descriptor: PSECURITY_DESCRIPTOR = std::ptr::null_mut();
-        // SAFETY: a terminated string; writes one pointer; the size is not requested.
+        // SAFETY: a terminated string. Writes one pointer, and no size, because that pointer is null.
         let made = unsafe {
             ConvertStringSecurityDescriptorToSecurityDescriptorW(
                 wanted,
@@ -54,7 +55,7 @@ impl Attributes {
             lpSecurityDescriptor: descriptor,
             bInheritHandle: FALSE,
         });
-        // Valid while the box lives, even if `self` moves.
+        // The pointer is valid while the box lives, even if `self` moves.
         let (p_attributes, dw_access) = ((&raw const *attributes).cast(), ACCESS);
         Ok(Self {
             memory: vk::ExportMemoryWin32HandleInfoKHR { p_attributes, dw_access, ..Default::default() },
@@ -71,7 +72,7 @@ impl Attributes {
 
 impl Drop for Attributes {
     fn drop(&mut self) {
-        // SAFETY: allocated by the call above, whose manual names this function; freed once.
+        // SAFETY: allocated in `new`, by a function whose manual requires `LocalFree`. Freed once.
         unsafe { LocalFree(self.descriptor) };
     }
 }
@@ -79,6 +80,8 @@ impl Drop for Attributes {
 /// `DXGI_SHARED_RESOURCE_READ | DXGI_SHARED_RESOURCE_WRITE` of `dxgi1_2.h`, which windows-sys lacks.
 const ACCESS: u32 = 0x8000_0000 | 1;
 
+/// Wraps an exported handle. Fails if it is null.
+///
 /// # Safety
 /// `raw` must have just been exported as the kind of handle that `new` takes, and nothing else may own it.
 unsafe fn take<T>(
@@ -87,8 +90,8 @@ unsafe fn take<T>(
     raw: vk::HANDLE,
     new: unsafe fn(*mut c_void) -> Option<T>,
 ) -> Result<T> {
-    // SAFETY: the caller's promise. The exporter owns a KMT handle's object, and destroys it after CUDA's
-    // import (the field order in `memory` and `semaphore`).
+    // SAFETY: the caller's promise. The object of a KMT handle outlives CUDA's import, because its owner
+    // drops the import first (the order of the fields in `memory`, `image` and `semaphore`).
     let handle = unsafe { new(std::ptr::with_exposed_provenance_mut(raw as usize)) };
     let name = &vk.info().name;
     handle.ok_or_else(|| Error::DeviceLacks(format!("{call} on {name} answered with a null handle")))
@@ -100,7 +103,7 @@ pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Res
     let info = vk::MemoryGetWin32HandleInfoKHR::default().memory(memory).handle_type(kind.memory());
     // SAFETY: the memory belongs to this device and was allocated as exportable with this handle type.
     let raw = unsafe { vk.memory_handles()?.get_memory_win32_handle(&info) }.map_err(vk.failed(call))?;
-    // SAFETY: exported just now.
+    // SAFETY: exported just now as `kind`, and nothing else owns the handle.
     unsafe {
         match kind {
             ExportType::OpaqueWin32Kmt => {
@@ -111,7 +114,7 @@ pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Res
     }
 }
 
-/// Creates a handle to `semaphore`, which must have been created for this export.
+/// Creates a handle to `semaphore`, which must be exportable as `kind` and be of the kind `semaphore_kind`.
 pub fn export_semaphore(
     vk: &Vk,
     semaphore: vk::Semaphore,
@@ -125,10 +128,10 @@ pub fn export_semaphore(
     let raw =
         unsafe { vk.semaphore_handles()?.get_semaphore_win32_handle(&info) }.map_err(vk.failed(call))?;
     let is_timeline = semaphore_kind == vk::SemaphoreType::TIMELINE;
-    // SAFETY: exported just now.
+    // SAFETY: exported just now as `kind`, and nothing else owns the handle.
     unsafe {
         match kind {
-            // `ExportType::carries` rules this out earlier.
+            // Not reached: `VkInfo` never selects this type for timelines (`ExportType::carries`).
             ExportType::OpaqueWin32Kmt if is_timeline => Err(Error::DeviceLacks(format!(
                 "CUDA imports no KMT handle of a timeline semaphore ({})",
                 vk.info().name
@@ -148,7 +151,8 @@ mod tests {
 
     #[test]
     fn exported_objects_are_their_owners() {
-        let Attributes { memory, semaphore, _security } = Attributes::new().unwrap();
+        let made = Attributes::new().unwrap();
+        let (memory, semaphore) = (&made.memory, &made.semaphore);
         // SAFETY: what `new` made, which is alive.
         let attributes = unsafe { &*memory.p_attributes.cast::<SECURITY_ATTRIBUTES>() };
         assert_eq!(attributes.nLength as usize, size_of::<SECURITY_ATTRIBUTES>());

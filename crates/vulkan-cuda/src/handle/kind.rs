@@ -1,4 +1,4 @@
-//! The handle types that Vulkan exports: three of the many that CUDA imports.
+//! The handle types that Vulkan exports, which are three of those that CUDA imports.
 
 use ash::vk;
 
@@ -14,8 +14,8 @@ pub enum ExportType {
 }
 
 impl ExportType {
-    /// The types of this system, the preferred one first: file descriptors on Linux, NT and then KMT handles
-    /// on Windows. [`VkInfo`](crate::VkInfo) says which one a device supports.
+    /// The handle types of this operating system, in order of preference: NT handles, then KMT handles on
+    /// Windows, and file descriptors elsewhere. [`VkInfo`](crate::VkInfo) says which one a device supports.
     pub const HERE: &[Self] =
         if cfg!(windows) { &[Self::OpaqueWin32, Self::OpaqueWin32Kmt] } else { &[Self::OpaqueFd] };
 
@@ -43,7 +43,8 @@ impl ExportType {
         vk::ExternalSemaphoreHandleTypeFlags::from_raw(self as u32)
     }
 
-    /// Returns whether CUDA imports semaphores of this kind as this type: all but timelines as KMT handles.
+    /// Returns whether CUDA imports semaphores of this kind as this handle type. The only exception is
+    /// timeline semaphores as KMT handles.
     pub fn carries(self, kind: vk::SemaphoreType) -> bool {
         (self, kind) != (Self::OpaqueWin32Kmt, vk::SemaphoreType::TIMELINE)
     }

@@ -9,12 +9,12 @@ use super::raw::{Form, Words};
 use super::{BorrowedHandle, Fd, NtHandle};
 use crate::Result;
 
-/// Memory of another API, for [`MappedMemory::import`](crate::MappedMemory::import).
+/// A handle to memory of another API, for [`MappedMemory::import`](crate::MappedMemory::import).
 #[derive(Debug)]
 pub enum MemoryHandle {
     /// Vulkan's `OPAQUE_FD`.
     OpaqueFd(Fd),
-    /// Vulkan's `OPAQUE_WIN32`. A name is the one in `VkExportMemoryWin32HandleInfoKHR`.
+    /// Vulkan's `OPAQUE_WIN32`. If given by name, the name is that in `VkExportMemoryWin32HandleInfoKHR`.
     OpaqueWin32(NtHandle),
     /// Vulkan's `OPAQUE_WIN32_KMT`.
     OpaqueWin32Kmt(BorrowedHandle),
@@ -31,8 +31,8 @@ pub enum MemoryHandle {
 }
 
 impl MemoryHandle {
-    /// Returns the name in CUDA's manual, its constant, the form, what goes into the descriptor's union, and
-    /// whether the allocation is always dedicated. (Each of Direct3D's resources has its own allocation.)
+    /// Returns the name in CUDA's manual, CUDA's constant, the form, the content of the descriptor's union,
+    /// and whether the allocation is always dedicated. (A Direct3D resource has its own allocation.)
     #[rustfmt::skip] // A table.
     fn row(&self) -> (&'static str, Type, Form, Words, bool) {
         use Type::*;
@@ -71,7 +71,8 @@ impl MemoryHandle {
         form.exists_here(name)
     }
 
-    /// After a successful import, gives up a file descriptor, which is CUDA's now, or closes an NT handle.
+    /// Ends the ownership of the handle after a successful import: gives up a file descriptor, which CUDA
+    /// owns now, or closes an NT handle.
     pub(crate) fn imported(self) {
         if let Self::OpaqueFd(fd) = self {
             fd.give_up();

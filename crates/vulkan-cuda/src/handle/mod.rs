@@ -2,10 +2,11 @@
 //!
 //! CUDA imports eight kinds of memory handle and ten kinds of semaphore handle ([External Resource
 //! Interoperability](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html)).
-//! [`MemoryHandle`] and [`SemaphoreHandle`] cover all of them, with one table row each. Vulkan exports three
-//! ([`ExportType`]). Only the handles of Linux were ever tested.
+//! [`MemoryHandle`] and [`SemaphoreHandle`] have one variant for each. Vulkan exports handles of three types
+//! ([`ExportType`]). Only file descriptors, the handles of Linux, were tested.
 //!
-//! The form of a handle determines who closes it. An import consumes the handle, and closes what is "yours":
+//! The form of a handle determines who closes it. The table shows CUDA's rules. This crate's imports consume
+//! the handle, and close for you what the table calls "yours":
 //!
 //! | form | after a successful import | after a failed one |
 //! |---|---|---|
@@ -20,7 +21,7 @@
 //! use vulkan_cuda::{ImportedSemaphore, handle::SemaphoreHandle};
 //! # fn test(cuda: &vulkan_cuda::Cuda, handle: SemaphoreHandle) -> vulkan_cuda::Result<()> {
 //! let semaphore = ImportedSemaphore::import(cuda, handle)?;
-//! let again = ImportedSemaphore::import(cuda, handle)?; // the descriptor is CUDA's now
+//! let again = ImportedSemaphore::import(cuda, handle)?; // the handle was moved
 //! # Ok(())
 //! # }
 //! ```
@@ -34,12 +35,12 @@
 //! # }
 //! ```
 //!
-//! A handle does not contain the size of its memory. The caller must promise it, so the import is `unsafe`:
+//! A handle does not contain the size of its memory. The caller must promise it, so this import is `unsafe`:
 //!
 //! ```compile_fail,E0133
 //! use vulkan_cuda::{MappedMemory, handle::MemoryHandle};
 //! # fn test(cuda: &vulkan_cuda::Cuda, handle: MemoryHandle) -> vulkan_cuda::Result<MappedMemory> {
-//! MappedMemory::import(cuda, handle, 4096, 1 << 30) // maps 1 GiB of 4 KiB: no driver notices
+//! MappedMemory::import(cuda, handle, 4096, 1 << 30) // maps 1 GiB of a 4 KiB allocation: no driver notices
 //! # }
 //! ```
 

@@ -1,5 +1,5 @@
-//! The handles themselves. Each type exists on every system, so that every descriptor can be built and tested
-//! everywhere. On a system without such handles, a type holds the raw value and closes nothing.
+//! The types that own or borrow a handle. Each type exists on every system, so that every descriptor can be
+//! built and tested everywhere. On a system without such handles, the type only holds the raw value.
 
 use std::ffi::{c_int, c_void};
 #[cfg(unix)]
@@ -18,10 +18,10 @@ impl Form {
     pub(super) const FD: Self = Self("file descriptor", cfg!(unix));
     pub(super) const NT: Self = Self("NT handle", cfg!(windows));
     pub(super) const KMT: Self = Self("KMT handle", cfg!(windows));
-    /// Only CUDA's driver can tell whether NvSci's libraries are installed.
+    /// Always assumed to exist: only CUDA's driver can tell whether NvSci's libraries are installed.
     pub(super) const NVSCI: Self = Self("NvSci object", true);
 
-    /// Fails if this system has no such handles. `name` is the kind's name in CUDA's manual.
+    /// Fails if this system has no handles of this form. `name` is the kind's name in CUDA's manual.
     pub(super) fn exists_here(self, name: &str) -> Result<()> {
         let (Self(form, here), system) = (self, std::env::consts::OS);
         let ours = if cfg!(windows) { "NT and KMT handles" } else { "file descriptors" };
@@ -65,7 +65,7 @@ impl Fd {
         self.0
     }
 
-    /// Gives the descriptor up after a successful import: the importer owns it now.
+    /// Drops `self` without closing the descriptor, which the importer owns after a successful import.
     pub(crate) fn give_up(self) {
         let _ = std::mem::ManuallyDrop::new(self);
     }
@@ -112,7 +112,7 @@ impl NtHandle {
     pub unsafe fn from_raw(raw: *mut c_void) -> Option<Self> {
         let raw = NonNull::new(raw)?;
         #[cfg(windows)]
-        // SAFETY: the caller's promise; not null.
+        // SAFETY: an open handle that nothing else closes (the caller's promise).
         let raw = unsafe { OwnedHandle::from_raw_handle(raw.as_ptr()) };
         Some(Self(Nt::Open(raw)))
     }
@@ -149,9 +149,9 @@ impl BorrowedHandle {
     /// Wraps a handle or an object. Returns `None` for null.
     ///
     /// # Safety
-    /// - `raw` must be a global KMT handle or a live object, of the kind that it is used as.
-    /// - Its object must live until CUDA has destroyed the import. A fence must live as long as any copy of
-    ///   this value is used, and nothing else may access it during a call that takes it.
+    /// - `raw` must be a global KMT handle or a live object, of the kind that the returned value is used as.
+    /// - An object that is imported must live until CUDA has destroyed the import. A fence must live while
+    ///   any copy of the returned value is used, and nothing else may access it during a call that takes it.
     pub unsafe fn from_raw(raw: *mut c_void) -> Option<Self> {
         NonNull::new(raw).map(Self)
     }

@@ -9,12 +9,14 @@ use super::raw::{Form, Words};
 use super::{BorrowedHandle, Fd, NtHandle};
 use crate::Result;
 
-/// A semaphore, fence or mutex of another API, for [`ImportedSemaphore`](crate::ImportedSemaphore).
+/// A handle to a semaphore, fence or mutex of another API, for
+/// [`ImportedSemaphore`](crate::ImportedSemaphore).
 #[derive(Debug)]
 pub enum SemaphoreHandle {
     /// A binary semaphore as Vulkan's `OPAQUE_FD`.
     OpaqueFd(Fd),
-    /// A binary semaphore as `OPAQUE_WIN32`. A name is the one in `VkExportSemaphoreWin32HandleInfoKHR`.
+    /// A binary semaphore as Vulkan's `OPAQUE_WIN32`. If given by name, the name is that in
+    /// `VkExportSemaphoreWin32HandleInfoKHR`.
     OpaqueWin32(NtHandle),
     /// A binary semaphore as Vulkan's `OPAQUE_WIN32_KMT`.
     OpaqueWin32Kmt(BorrowedHandle),
@@ -35,7 +37,8 @@ pub enum SemaphoreHandle {
 }
 
 impl SemaphoreHandle {
-    /// Returns the name in CUDA's manual, its constant, the form, the descriptor's union, and the operand.
+    /// Returns the name in CUDA's manual, CUDA's constant, the form, the content of the descriptor's union,
+    /// and a description of the operand.
     #[rustfmt::skip] // A table.
     fn row(&self) -> (&'static str, Type, Form, Words, &'static str) {
         use Type::*;
@@ -74,7 +77,8 @@ impl SemaphoreHandle {
         form.exists_here(name)
     }
 
-    /// After a successful import, gives up a file descriptor, which is CUDA's now, or closes an NT handle.
+    /// Ends the ownership of the handle after a successful import: gives up a file descriptor, which CUDA
+    /// owns now, or closes an NT handle.
     pub(crate) fn imported(self) {
         if let Self::OpaqueFd(fd) | Self::TimelineFd(fd) = self {
             fd.give_up();
@@ -87,21 +91,21 @@ const VALUE: &str = "a fence value";
 const KEY: &str = "a key";
 const FENCE: &str = "an NvSciSyncFence";
 
-/// The operand of a wait for an imported semaphore, or of a signal. It depends on the kind of semaphore.
+/// The operand of a wait or a signal of an imported semaphore. Each kind of semaphore takes one variant.
 #[derive(Clone, Copy, Debug)]
 pub enum Operand {
-    /// For a binary semaphore. A wait also resets it: each signal has one wait.
+    /// For a binary semaphore: no value. A wait also resets the semaphore, so each signal has one wait.
     Binary,
-    /// For a timeline or a fence. A wait ends at this value or a greater one.
+    /// For a timeline or a Direct3D fence. A wait ends when the counter has reached this value.
     Value(u64),
-    /// For an `IDXGIKeyedMutex`: a wait takes the last release's key, and a signal the key to release with.
+    /// For an `IDXGIKeyedMutex`. A wait acquires the mutex with `key`, and a signal releases it with `key`.
     Key {
-        /// The key.
+        /// The key. A wait ends only when the mutex was last released with the same key.
         key: u64,
-        /// The limit of a wait in milliseconds; `INFINITE` (`u32::MAX`) means none. A signal ignores it.
+        /// The limit of a wait in milliseconds; `INFINITE` (`u32::MAX`) means no limit. A signal ignores it.
         timeout_ms: u32,
     },
-    /// An `NvSciSyncFence`, which a signal writes.
+    /// For an `NvSciSyncObj`: an `NvSciSyncFence`, which a signal writes and a wait reads.
     Fence(BorrowedHandle),
 }
 
@@ -133,7 +137,7 @@ impl Operand {
 
     /// Returns the parameters that `cuSignalExternalSemaphoresAsync` takes.
     pub fn signal_params(self) -> sys::CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS {
-        // SAFETY: as in `wait_params`.
+        // SAFETY: a C structure of integers and pointers, for which all zeros mean "nothing requested".
         let mut params: sys::CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS = unsafe { std::mem::zeroed() };
         match self {
             Self::Binary => {}

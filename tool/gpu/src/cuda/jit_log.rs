@@ -15,12 +15,13 @@ impl JitLog {
         let mut text = vec![0u8; 16 * 1024];
         let options =
             [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-        // The API expects integers cast to pointers.
+        // The API takes the size as an integer that is cast to a pointer.
         let values = [text.as_mut_ptr().cast::<c_void>(), text.len() as *mut c_void];
         Self { text, options, values }
     }
 
-    /// Returns the option count, options and values. The compilation writes to `self`, which must outlive it.
+    /// Returns the number of options, the options and their values. The log is written to `self`, which must
+    /// outlive the compilation or the linker.
     pub(super) fn options(&mut self) -> (u32, *mut CUjit_option, *mut *mut c_void) {
         (self.options.len() as u32, self.options.as_mut_ptr(), self.values.as_mut_ptr())
     }

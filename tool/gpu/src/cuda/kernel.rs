@@ -44,7 +44,7 @@ impl KernelSource {
         Self::from_file(&path, entry.as_deref())
     }
 
-    /// Reads PTX, or compiles CUDA C++ (`.cu`) with NVRTC. Without `entry`, the file must have exactly one.
+    /// Reads PTX, or compiles CUDA C++ (`.cu`) with NVRTC. Without `entry`, the file must have one entry.
     pub fn from_file(path: &Path, entry: Option<&str>) -> Result<Self> {
         let name = path.display().to_string();
         let problem = |problem| Error::Kernel { kernel: name.clone(), problem };
@@ -53,7 +53,7 @@ impl KernelSource {
         let (mut ptx, source) = text_of(input_file::read(path, MAX_PTX)?)
             .map_err(|what| problem(format!("it is {what}, so it cannot be {kind}")))?;
         if is_cuda {
-            // Check these lines before compiling, while their numbers are those of the user's file.
+            // Check the `//!PARAM` lines before compiling, so that errors have the line numbers of the file.
             KernelParameters::of(&ptx).map_err(problem)?;
             let (compiled, log) = nvrtc::compile(path, &source)?;
             if !log.is_empty() {
@@ -65,7 +65,7 @@ impl KernelSource {
         Ok(Self { name, ptx, entry, cubin: None, built_in: None })
     }
 
-    /// Splits at a colon after the last dot and path separator, so that `C:\…` stays whole.
+    /// Splits `FILE:ENTRY` at a colon after the last dot and path separator, so that `C:\…` stays whole.
     pub fn split_argument(argument: &str) -> (PathBuf, Option<String>) {
         match argument.rsplit_once(':') {
             Some((path, entry))
@@ -77,7 +77,7 @@ impl KernelSource {
         }
     }
 
-    /// Returns the PTX with `?` for all non-ASCII characters: compilers refuse them even in comments.
+    /// Returns the PTX, with `?` for each non-ASCII character: compilers refuse those even in comments.
     ///
     /// # Errors
     /// Fails for a control character: the driver takes text that begins like ELF (0x7f) for machine code.
@@ -108,10 +108,10 @@ impl KernelSource {
             .map_err(|problem| self.problem(problem))
     }
 
-    /// Adds the compiler's log to `error`, and says so if the PTX is for another GPU or driver.
+    /// Adds the compiler's log to `error`. If the PTX may be for another GPU or driver, also names both.
     pub(super) fn refused(&self, context: &Cuda, error: impl Into<Error>, log: &JitLog) -> Error {
         let error = error.into();
-        // NO_BINARY_FOR_GPU, INVALID_PTX, UNSUPPORTED_PTX_VERSION.
+        // 209 is NO_BINARY_FOR_GPU, 218 is INVALID_PTX, 222 is UNSUPPORTED_PTX_VERSION.
         if !matches!(error, Error::Cuda { code: 209 | 218 | 222, .. }) {
             return self.problem(log.after(error));
         }
@@ -196,7 +196,7 @@ impl Kernel {
         context
             .check("cuModuleGetFunction", code)
             .map_err(|error| source.problem(format!("entry `{}`: {}", source.entry, Error::from(error))))?;
-        // Parse these only now: for text that is not PTX, the compiler's error is better.
+        // Parse the `//!PARAM` lines only now: for text that is not PTX, the compiler's error is better.
         let parameters = source.parameters()?;
         let mut kernel = Self { name: source.name.clone(), parameters, block: BLOCK, function, module };
         kernel.block = match PtxCode::of(&source.ptx).entry(&source.entry).and_then(|entry| entry.block()) {
@@ -208,7 +208,7 @@ impl Kernel {
                 )));
             }
             None => {
-                // `__launch_bounds__` and registers limit the threads of a block.
+                // `__launch_bounds__` and the number of registers may allow fewer threads in a block.
                 let most =
                     kernel.attribute(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
                 most.clamp(1, BLOCK)
@@ -234,9 +234,9 @@ impl Kernel {
     /// unsigned rows, unsigned long long frame, double time)` and the structure of parameters, if any.
     ///
     /// # Safety
-    /// The kernel has that signature, and `stream` belongs to its context. `target` is memory of that context
-    /// with 16 bytes for each of `cols * rows` vertices, or a surface of that many texels. Nothing else uses
-    /// it until the stream has passed this point.
+    /// The kernel must have that signature, and `stream` must belong to its context. `target` must be memory
+    /// of that context with 16 bytes for each of `cols * rows` vertices, or a surface of that many texels.
+    /// Nothing else may use `target` until the kernel is done.
     pub unsafe fn launch(
         &self,
         stream: &Stream,
@@ -256,15 +256,16 @@ impl Kernel {
             (&raw mut time).cast(),
             values.pointer(),
         ];
-        // SAFETY: the caller promises that the arguments have the types of the documented signature.
+        // SAFETY: the arguments are locals, in the signature's order and types. The caller promises that the
+        // kernel has this signature, and a `target` that it may write.
         unsafe { self.launch_with(stream, blocks(count, self.block), self.block, &mut arguments) }
     }
 
     /// Enqueues a one-dimensional launch of any signature.
     ///
     /// # Safety
-    /// `stream` belongs to the kernel's context. `arguments` point to one value of the right type for each of
-    /// the kernel's parameters. All memory accesses of the kernel are valid and free of races.
+    /// `stream` must belong to the kernel's context. `arguments` must point to a value of the right type for
+    /// each of the kernel's parameters. All memory accesses of the kernel must be valid and free of races.
     pub unsafe fn launch_with(
         &self,
         stream: &Stream,
@@ -276,12 +277,13 @@ impl Kernel {
         context.bind()?;
         let (function, arguments) = (self.function, arguments.as_mut_ptr());
         let none = std::ptr::null_mut();
-        // SAFETY: the caller's promise; the arguments are copied before the call returns.
+        // SAFETY: the function's module is alive, and the arguments are copied before the call returns. The
+        // rest is the caller's promise.
         let code = unsafe {
             api::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.raw(), arguments, none)
         };
         context.check("cuLaunchKernel", code).map_err(|error| match Error::from(error) {
-            // An earlier kernel may have caused a sticky error.
+            // A sticky error may come from an earlier kernel, so do not blame this one.
             error @ Error::Cuda { code, .. } if !is_sticky(code) => {
                 Error::Kernel { kernel: self.name.clone(), problem: error.to_string() }
             }

@@ -25,15 +25,16 @@ impl DeviceMemory {
     /// Enqueues a copy of the whole allocation to `target`.
     ///
     /// # Safety
-    /// Both belong to this context. `target` is as large, and nothing else uses it until the copy is done.
+    /// `stream` and `target` must belong to this allocation's context. `target` must be as large, and nothing
+    /// else may use it until the copy is done.
     pub unsafe fn copy_to(&self, stream: &Stream, target: sys::CUdeviceptr) -> Result<()> {
         let (source, size) = (self.pointer(), self.size as usize);
-        // SAFETY: `target` is as large, of this context and used only here until then (the caller's promise).
+        // SAFETY: the source is alive. The caller promises a `target` of this size and context, not in use.
         let copy = || unsafe { api::cuMemcpyDtoDAsync(target, source, size, stream.raw()) };
         Ok(call_in(&self.memory.context, "cuMemcpyDtoDAsync", copy)?)
     }
 
-    /// Copies at most `bytes.len()` bytes to the host, and waits for the stream.
+    /// Copies to the host as many bytes as `bytes` and the allocation both hold. Waits for the stream.
     pub fn read(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
         let context = &self.memory.context;
         context.require_same(stream.context().raw(), "cuMemcpyDtoHAsync")?;
@@ -45,12 +46,12 @@ impl DeviceMemory {
     }
 }
 
-/// Enqueues a write that sets `bytes` bytes, a multiple of 4, to zero.
+/// Enqueues a write that sets `bytes` bytes to zero. `bytes` must be a multiple of 4.
 ///
 /// # Safety
-/// `target` is memory of the stream's context, and nothing else uses it until the write is done.
+/// `target` must be `bytes` bytes of the stream's context. Nothing else may use them until the write is done.
 pub unsafe fn memset(stream: &Stream, target: sys::CUdeviceptr, bytes: u64) -> Result<()> {
-    // SAFETY: `target` is memory of this context, and nothing else uses it until then (the caller's promise).
+    // SAFETY: `target` belongs to this context, is large enough, and is not in use (the caller's promise).
     let write = || unsafe { api::cuMemsetD32Async(target, 0, bytes as usize / 4, stream.raw()) };
     Ok(call_in(stream.context(), "cuMemsetD32Async", write)?)
 }

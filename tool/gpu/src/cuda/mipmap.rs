@@ -1,4 +1,4 @@
-//! A mip chain in CUDA's own memory. The hand-offs that copy images paint into it first.
+//! A mip chain in memory that CUDA does not share. Some hand-offs paint into it, and then copy it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::api;
 use super::owned::AutoDestroy;
 use super::{Array, Cuda};
 
-/// Drop it only after the stream that uses it is idle and all of its surface objects are destroyed.
+/// A mipmapped array. Before it is dropped, its stream must be idle and its surface objects destroyed.
 pub struct MipmappedArray(AutoDestroy<sys::CUmipmappedArray>);
 
 impl MipmappedArray {
@@ -21,7 +21,7 @@ impl MipmappedArray {
 
     /// Returns a level that keeps the whole mip chain alive.
     pub fn level(self: &Arc<Self>, level: u32) -> Result<Array> {
-        // SAFETY: the mipmapped array is `self`'s.
+        // SAFETY: the mipmapped array belongs to this context, and lives as long as `self`.
         unsafe { Array::of_level(self.0.raw, level, &self.0.context, self.clone()) }
     }
 }

@@ -34,7 +34,7 @@ pub fn load_driver() -> Result<Driver> {
     Ok(driver)
 }
 
-/// For the fuzz target.
+/// What the fuzz target `ptx` calls.
 #[cfg(fuzzing)]
 pub mod fuzzing {
     use super::ptx::{self, PtxCode};

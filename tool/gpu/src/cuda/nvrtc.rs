@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// The oldest architecture that NVRTC 13 supports. A driver can compile the PTX for any newer GPU.
 const TARGET: &CStr = c"--gpu-architecture=compute_75";
 
-/// In order of preference. Drivers load PTX up to their own CUDA version, so older compilers suit more.
+/// In order of preference. 12 is before 13, because a driver loads PTX only up to its own CUDA version.
 const NAMES: &[&str] = if cfg!(windows) {
     &["nvrtc64_120_0.dll", "nvrtc64_130_0.dll", "nvrtc64_112_0.dll"]
 } else {
@@ -27,7 +27,7 @@ const HINT: &str = if cfg!(windows) {
      or compile the file to PTX yourself (tool/handoff/kernels/README.md)"
 };
 
-/// The C headers that NVRTC lacks. All have the same text, because NVRTC has the functions built in.
+/// The names of the C headers that NVRTC lacks. One text serves as all of them, [`STANDARD_TEXT`].
 const STANDARD: &str = "assert float limits math stddef stdint stdio stdlib string";
 const HEADERS: &str = "CUDA's come with a toolkit (set CUDA_HOME to its folder), or with pip beside NVRTC: nvidia-cuda-runtime-cu12 has \
      cuda_runtime.h and cuda_fp16.h, nvidia-cuda-cccl-cu12 has cooperative_groups.h's and cuda/std (for <limits> and other \
@@ -62,8 +62,8 @@ struct Nvrtc {
     _library: Library,
 }
 
-/// Compiles CUDA C++ to PTX, and returns it with the compiler's log. Searches for headers beside `path`, the
-/// file of `source`, then among CUDA's headers.
+/// Compiles the CUDA C++ `source` of the file `path`. Returns the PTX and the compiler's log. Searches for
+/// headers in the file's folder, then among CUDA's headers.
 ///
 /// # Errors
 /// Fails if NVRTC is not installed or the source has errors, which the compiler's log gives by file and line.
@@ -71,7 +71,7 @@ pub(super) fn compile(path: &Path, source: &[u8]) -> Result<(String, String)> {
     static NVRTC: OnceLock<Nvrtc> = OnceLock::new();
     let nvrtc = match NVRTC.get() {
         Some(nvrtc) => nvrtc,
-        // If another thread was faster, its library is used and this one is closed.
+        // Another thread may be faster. Then its library is used, and this one is closed.
         None => {
             let opened = Nvrtc::open()?;
             NVRTC.get_or_init(|| opened)
@@ -81,7 +81,7 @@ pub(super) fn compile(path: &Path, source: &[u8]) -> Result<(String, String)> {
     nvrtc.compile(path, source).map_err(|problem| Error::Kernel { kernel: name, problem })
 }
 
-/// Returns `folder` in each CUDA toolkit, because the system does not search toolkits.
+/// Returns `folder` in each place where a CUDA toolkit may be: the system does not search there.
 fn toolkits(folder: &str) -> Vec<PathBuf> {
     let roots = ["CUDA_HOME", "CUDA_PATH"].map(std::env::var_os).into_iter().flatten();
     let usual = cfg!(unix).then(|| OsString::from("/usr/local/cuda"));
@@ -89,9 +89,9 @@ fn toolkits(folder: &str) -> Vec<PathBuf> {
     roots.map(|root| Path::new(&root).join(folder)).collect()
 }
 
-/// Returns the folders of CUDA's headers: those that came with the NVRTC in `lib`, otherwise a toolkit's.
+/// Returns the folders of CUDA's headers: near the NVRTC in `lib`, otherwise in a toolkit or the system.
 fn headers(lib: &Path) -> Vec<PathBuf> {
-    // The first is for a toolkit, conda or a CUDA 13 wheel, the second for a CUDA 12 wheel. Debian's is last.
+    // A toolkit, conda and CUDA 13 wheels have the first folder, CUDA 12 wheels the second, Debian the last.
     let near = ["../include", "../../cuda_runtime/include"].map(|place| lib.join(place));
     let main = near.into_iter().chain(toolkits("include")).chain(["/usr/include".into()]);
     // If the system's search found the library, its folder is unknown and `lib` is relative.
@@ -106,12 +106,12 @@ impl Nvrtc {
     fn open() -> Result<Self> {
         let missing = |reason| Error::Missing { what: "NVRTC, which compiles .cu files", reason, hint: HINT };
         let folders = toolkits(if cfg!(windows) { "bin" } else { "lib64" });
-        // Search the path here, because only a library whose folder is known leads to its headers.
+        // Search this path here, not in the system's loader: the library's folder then leads to its headers.
         let path =
             std::env::var_os(if cfg!(windows) { "PATH" } else { "LD_LIBRARY_PATH" }).unwrap_or_default();
         let places = std::env::split_paths(&path).chain([PathBuf::new()]).chain(folders.iter().cloned());
         let mut files = places.flat_map(|folder| NAMES.iter().map(move |name| folder.join(name)));
-        // SAFETY: runs the initialisers of NVIDIA's compiler, or of the user's replacement for it.
+        // SAFETY: this runs the initialisers of NVIDIA's compiler, or of the user's replacement for it.
         let opened = files.find_map(|file| Some((unsafe { Library::new(&file) }.ok()?, file)));
         let (library, file) = opened.ok_or_else(|| {
             let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
@@ -121,7 +121,7 @@ impl Nvrtc {
                 false => format!("the system finds none of {names}, and none is in {more}"),
             })
         })?;
-        // SAFETY: these functions have these types in every version of the library.
+        // SAFETY: a library of this name is NVRTC.
         unsafe { Self::look_up(library, file) }
             .map_err(|error| missing(error.source().map_or_else(|| error.to_string(), ToString::to_string)))
     }
@@ -129,7 +129,8 @@ impl Nvrtc {
     /// # Safety
     /// The library must be NVRTC.
     unsafe fn look_up(library: Library, file: PathBuf) -> Result<Self, libloading::Error> {
-        // SAFETY: the caller's promise. The functions are kept with the library, so none outlives it.
+        // SAFETY: the library is NVRTC (the caller's promise), whose functions have these types in every
+        // version. They are kept with the library, so none outlives it.
         unsafe {
             Ok(Self {
                 version: *library.get(b"nvrtcVersion\0")?,
@@ -235,7 +236,7 @@ impl Open<'_> {
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        // SAFETY: created once, destroyed once. The only possible error is that there is no such program.
+        // SAFETY: created once, destroyed once. The call fails only if there is no such program.
         unsafe { (self.nvrtc.destroy)(&mut self.raw) };
     }
 }

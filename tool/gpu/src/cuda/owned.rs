@@ -34,12 +34,12 @@ impl<T: Destroy> AutoDestroy<T> {
 
 impl<T: Destroy> Drop for AutoDestroy<T> {
     fn drop(&mut self) {
-        // SAFETY: created above, destroyed once, and not in use: see the type.
+        // SAFETY: created in `new`, destroyed only here, and not in use, as the type demands.
         unsafe { self.raw.destroy(&self.context) };
     }
 }
 
-/// Makes the context current, makes the call and checks its result.
+/// Makes the context current, calls `call`, and checks its result. `name` is for the error.
 pub(super) fn call_in(context: &Cuda, name: &'static str, call: impl FnOnce() -> Code) -> Result<()> {
     context.bind()?;
     context.check(name, call())
@@ -47,7 +47,7 @@ pub(super) fn call_in(context: &Cuda, name: &'static str, call: impl FnOnce() ->
 
 pub(super) trait Destroy: Copy {
     /// # Safety
-    /// The rules of CUDA's call that destroys this kind of handle.
+    /// The caller must keep the rules of the CUDA function that destroys this kind of handle.
     unsafe fn destroy(self, context: &Cuda);
 }
 

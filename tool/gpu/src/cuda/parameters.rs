@@ -1,12 +1,13 @@
 //! The parameters that a kernel's source declares: numbers that can change from one frame to the next.
 //!
-//! Each is declared on its own line, anywhere in the source, in the form that mpv's shaders use:
+//! Each is declared on its own line, anywhere in the source, in a form like that of mpv's shaders:
 //!
 //! ```text
 //! //!PARAM amplitude float 0 2 1 "×"
 //! ```
 //!
-//! The kernel then takes a structure with one float per parameter: see `tool/handoff/kernels/README.md`.
+//! The kernel's last argument is then a structure with one float per parameter: see
+//! `tool/handoff/kernels/README.md`.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -151,7 +152,8 @@ impl KernelParameters {
         values
     }
 
-    /// Uses the value in `had` for each parameter that `others` has by the same name, clamped to its range.
+    /// Takes over another kernel's values: `had` has those of `others`. Each parameter gets the value of the
+    /// same name, clamped to its own range, or its default.
     pub fn carry(&self, others: &KernelParameters, had: &[f32]) -> KernelValues {
         let value = |parameter: &KernelParameter| {
             let named = others.iter().zip(had).find(|(other, _)| other.name == parameter.name);
@@ -160,7 +162,8 @@ impl KernelParameters {
         self.values(&self.iter().map(value).collect::<Vec<_>>())
     }
 
-    /// Returns `now` with values changed by name. If a name is given twice, the last value wins.
+    /// Returns the values `now`, changed by the names and values of `given`. If a name occurs twice, the last
+    /// value wins. Fails for an unknown name, and for a value out of range. `kernel` is for the error.
     pub fn choose<'a>(
         &self,
         kernel: &str,

@@ -1,8 +1,8 @@
 use super::api::{self, Code};
 use super::{CudaInfo, Driver};
 
-/// Returns a line for each device with the devices that it reaches over NVLink or PCIe; empty for fewer than
-/// two devices. `_driver` proves that the driver is loaded.
+/// Returns a line of text for each device, which names the devices that it reaches over NVLink or PCIe; none
+/// for fewer than two devices. `_driver` proves that the driver is loaded.
 pub fn peers(_driver: Driver, devices: &[&CudaInfo]) -> Vec<String> {
     if devices.len() < 2 {
         return Vec::new();

@@ -1,7 +1,8 @@
 //! Reads the names, the parameters and the required block sizes of the kernels in PTX text.
 //!
-//! The driver does not check arguments: it reads past the end of too few, and wrong types become garbage. So
-//! the parameters are checked before the first launch, by the grammar of the [manual].
+//! The driver does not check arguments. If there are too few, it reads past their end. If a type is wrong,
+//! the kernel gets garbage. So the parameters are checked before the first launch, by the grammar of the
+//! [manual].
 //!
 //! [manual]: https://docs.nvidia.com/cuda/parallel-thread-execution/#kernel-and-function-directives-entry
 
@@ -34,7 +35,7 @@ impl Signature {
         [first, U32, U32, U64, F64]
     }
 
-    /// Checks an entry's parameters. They must end with a structure of `floats` floats, unless that is 0.
+    /// Checks that an entry has these parameters, and then a structure of `floats` floats unless that is 0.
     pub(super) fn check(self, ptx: &str, entry: &str, floats: usize) -> Result<(), String> {
         let code = PtxCode::of(ptx);
         let found = code.entry(entry).ok_or_else(|| no_entry(&code.entries(), entry))?.parameters();
@@ -70,13 +71,13 @@ const U32: &[&str] = &[".u32", ".s32", ".b32", ".b8[4]"];
 const U64: &[&str] = &[".u64", ".s64", ".b64", ".b8[8]"];
 const F64: &[&str] = &[".f64", ".b64", ".b8[8]"];
 
-/// Extracts the type, such as `.u64 .ptr .global`, or `.b8[12]` from `.param .align 4 .b8 name[12]`.
+/// Extracts the type: `.b8[12]` from `.param .align 4 .b8 name[12]`, or for example `.u64 .ptr .global`.
 fn parameter(declaration: &str) -> String {
     let (declaration, count) = match declaration.split_once('[') {
         Some((declaration, count)) => (declaration, count.split(']').next()),
         None => (declaration, None),
     };
-    // PTX needs no space between two of these words.
+    // PTX needs no space between two of these words, as in `.param.u64`.
     let declaration = declaration.replace('.', " .");
     let mut words: Vec<_> = declaration.split_whitespace().filter(|word| word.starts_with('.')).collect();
     words.retain(|word| !matches!(*word, ".param" | ".reg" | ".align"));
@@ -157,7 +158,7 @@ impl<'a> PtxEntry<'a> {
     }
 }
 
-/// Returns the entry called `name`, or without a name the only entry.
+/// Returns the name of the entry to use: `name` if the PTX has it, or without `name` that of the only entry.
 pub(super) fn choose(ptx: &str, name: Option<&str>) -> Result<String, String> {
     let code = PtxCode::of(ptx);
     let entries = code.entries();

@@ -7,7 +7,7 @@ use crate::Result;
 
 pub struct Stream(AutoDestroy<sys::CUstream>);
 
-// SAFETY: the stream is destroyed when the value is dropped, and the value keeps the context alive.
+// SAFETY: the handles never change. The stream lives as long as the value, which keeps the context alive.
 unsafe impl vulkan_cuda::Stream for Stream {
     fn raw(&self) -> sys::CUstream {
         self.0.raw
@@ -49,7 +49,7 @@ impl Stream {
     }
 }
 
-/// Returns false for `NOT_READY`.
+/// Makes the context current and calls `query`. Returns false if the answer is `NOT_READY`.
 fn is_ready(context: &Cuda, call: &'static str, query: impl FnOnce() -> Code) -> Result<bool> {
     context.bind()?;
     match query() {
@@ -72,22 +72,23 @@ impl Event {
     pub fn record(&self, stream: &Stream) -> Result<()> {
         let context = &self.0.context;
         context.require_same(stream.context().raw(), "cuEventRecord")?;
-        // SAFETY: event and stream are alive and of one context, checked above.
+        // SAFETY: event and stream are alive, and belong to one context (checked above).
         let record = || unsafe { api::cuEventRecord(self.0.raw, stream.raw()) };
         Ok(call_in(context, "cuEventRecord", record)?)
     }
 
-    /// Returns whether all work before the event is done, without waiting. True if it was never recorded.
+    /// Returns whether all work before the event is done, or the event was never recorded. Does not wait.
     pub fn is_done(&self) -> Result<bool> {
         // SAFETY: a live event of the current context.
         is_ready(&self.0.context, "cuEventQuery", || unsafe { api::cuEventQuery(self.0.raw) })
     }
 
-    /// Returns the milliseconds between two recorded events; `None` until the stream has reached both.
+    /// Returns the milliseconds from this event to `end`; `None` until both are done. Fails before they are
+    /// recorded.
     pub fn elapsed_ms(&self, end: &Event) -> Result<Option<f32>> {
         let (context, mut milliseconds) = (&self.0.context, 0.0);
         context.require_same(end.0.context.raw(), "cuEventElapsedTime")?;
-        // SAFETY: both events are alive and of one context, checked above.
+        // SAFETY: both events are alive, and belong to one context (checked above).
         let elapsed = || unsafe { api::cuEventElapsedTime(&mut milliseconds, self.0.raw, end.0.raw) };
         Ok(is_ready(context, "cuEventElapsedTime", elapsed)?.then_some(milliseconds))
     }

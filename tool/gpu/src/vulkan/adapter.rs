@@ -26,12 +26,14 @@ pub struct AdapterInfo {
     pub missing_features: Vec<&'static str>,
     /// The first queue family with graphics and compute.
     pub queue_family: Option<u32>,
-    /// The bytes of the largest buffer that can be bound whole as a storage buffer, and the limit's name.
+    /// The size of the largest buffer that can be bound whole as a storage buffer, in bytes, and the name of
+    /// the limit that decides it.
     pub largest_buffer: (u64, &'static str),
     /// In bytes (`maxMemoryAllocationSize`).
     pub largest_allocation: u64,
     /// In bytes (`minStorageBufferOffsetAlignment`).
     pub storage_alignment: u64,
+    /// Whether command buffers can launch CUDA kernels (`VK_NVX_binary_import`).
     pub inline: bool,
     /// Whether it has `VK_KHR_swapchain`, which presenting needs.
     pub presents: bool,
@@ -110,7 +112,7 @@ impl AdapterInfo {
         let mut maintenance3 = vk::PhysicalDeviceMaintenance3Properties::default();
         let mut maintenance4 = vk::PhysicalDeviceMaintenance4Properties::default();
         let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut maintenance3);
-        // Structures of a later version must not be chained on an older device.
+        // Structures of a later Vulkan version must not be chained for an older device.
         if base.api_version >= vk::API_VERSION_1_2 {
             properties = properties.push_next(&mut driver);
         }
@@ -173,7 +175,7 @@ impl AdapterInfo {
             device_fault: fault.device_fault == vk::TRUE,
             memory_budget: has(ext::memory_budget::NAME),
             sparse_binding,
-            // Inline kernels get their buffers by address.
+            // CUDA kernels in command buffers get their buffers by address.
             inline: features12.buffer_device_address == vk::TRUE && has(nvx::binary_import::NAME),
             presents: has(khr::swapchain::NAME),
             timestamp_period: queue_family

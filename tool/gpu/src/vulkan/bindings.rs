@@ -41,7 +41,7 @@ impl From<vk::Buffer> for Bound {
     }
 }
 
-/// The descriptor sets that can be bound to one set of a shader. They differ only in what they point at.
+/// Describes the descriptor sets that can be bound as one set of a shader. They differ only in their objects.
 pub struct SetDesc<'a> {
     /// The types and stages of bindings 0, 1, …; not empty.
     pub bindings: &'a [(vk::DescriptorType, vk::ShaderStageFlags)],
@@ -58,7 +58,7 @@ pub struct Bindings {
 }
 
 impl Bindings {
-    /// Allocates the sets. Each must be [pointed](Self::point) at something before it is used.
+    /// Creates layouts and sets. Each set must be [pointed](Self::point) at something before it is used.
     pub fn new(device: &Device, desc: &[SetDesc<'_>], constants: &[vk::PushConstantRange]) -> Result<Self> {
         let set_layout = |set: &SetDesc<'_>| {
             let binding = |(index, &(kind, stages))| {
@@ -108,11 +108,12 @@ impl Bindings {
         self.layout.raw()
     }
 
-    /// Points bindings 0, 1, … at `bound` in descriptor set `chosen` of those for the shader's set `set`.
+    /// Points bindings 0, 1, … of a descriptor set at `bound`. `set` is the number of the shader's set, and
+    /// `chosen` the index among the descriptor sets that can be bound to it.
     ///
     /// # Safety
-    /// The kinds match the set. No pending commands use it, and none recorded with it are submitted again.
-    /// Bound objects outlive the commands that use them.
+    /// `bound` must have the types of the [`SetDesc`]. Pending commands must not use the set, and commands
+    /// recorded with it must not be submitted again. Bound objects must outlive the commands that use them.
     pub unsafe fn point<const COUNT: usize>(&self, set: usize, chosen: usize, bound: [Bound; COUNT]) {
         let parts = bound.map(Bound::parts);
         let writes: [_; COUNT] = std::array::from_fn(|index| {
@@ -124,14 +125,14 @@ impl Bindings {
                 .buffer_info(std::slice::from_ref(buffer))
                 .image_info(std::slice::from_ref(image))
         });
-        // SAFETY: the set is not in use (the caller's promise), and the descriptions point to locals.
+        // SAFETY: the types fit, the set is not in use (the caller's promise), and `writes` points to locals.
         unsafe { self.layout.device().raw().update_descriptor_sets(&writes, &[]) };
     }
 
     /// Binds set `chosen[n]` to the shader's set n. `offsets` has the first byte of each [`Bound::Uniforms`].
     ///
     /// # Safety
-    /// `commands` is recording, and these sets were pointed at something. The offsets are multiples of
+    /// `commands` must be recording, and these sets must point at something. The offsets must be multiples of
     /// `minUniformBufferOffsetAlignment` and lie in the buffers.
     pub unsafe fn bind<const SETS: usize>(
         &self,
@@ -147,7 +148,7 @@ impl Bindings {
     }
 }
 
-/// Makes a sampler that filters linearly between texels and mip levels. `beyond` applies outside the image.
+/// Makes a sampler that filters linearly between texels and mip levels. `beyond` is the mode outside.
 pub fn sampler(device: &Device, beyond: vk::SamplerAddressMode) -> Result<AutoDestroy<vk::Sampler>> {
     let info = vk::SamplerCreateInfo::default()
         .mag_filter(vk::Filter::LINEAR)

@@ -36,7 +36,7 @@ impl Buffer {
             requirements: unsafe { device.raw().get_buffer_memory_requirements(raw.raw()) },
             location: desc.location,
             linear: true,
-            // A large buffer would leave the rest of a shared block unused.
+            // In a block that buffers share, a large buffer could leave much memory unused.
             allocation_scheme: match desc.size {
                 LARGE.. => AllocationScheme::DedicatedBuffer(raw.raw()),
                 _ => AllocationScheme::GpuAllocatorManaged,

@@ -7,15 +7,16 @@ use crate::{Error, Result};
 
 /// The workgroup size of every one-dimensional compute shader.
 const WORKGROUP: u64 = 256;
-/// The workgroups that every device allows in one dimension (`maxComputeWorkGroupCount`).
+/// The number of workgroups that every device allows in one dimension (`maxComputeWorkGroupCount`).
 const MAX_GROUPS: u64 = 65_535;
 
-/// Returns the workgroups for `threads` threads, in two dimensions because one allows only 65,535.
+/// Returns the number of workgroups for `threads` threads, in two dimensions, because one allows only 65,535.
 pub fn groups(threads: u64) -> [u32; 2] {
     let groups = threads.div_ceil(WORKGROUP);
     [groups.min(MAX_GROUPS) as u32, groups.div_ceil(MAX_GROUPS) as u32]
 }
 
+/// What can be bound to a set of a [`ComputePipeline`]: these objects, or objects that are chosen later.
 #[derive(Clone, Copy, Debug)]
 pub enum Choices<'a> {
     These(&'a [Bound]),
@@ -30,7 +31,8 @@ pub struct ComputePipeline {
 
 impl ComputePipeline {
     /// Makes a pipeline with `constants` bytes of push constants, a multiple of 4. `sets` lists, for each
-    /// set, what can be bound to its only binding, 0; no list is empty. Bound objects outlive their use.
+    /// set, what can be bound to its only binding, 0; no list may be empty. The bound objects must outlive
+    /// their use.
     pub fn new(
         device: &Device,
         (spirv, entry): (&[u8], &CStr),
@@ -55,7 +57,7 @@ impl ComputePipeline {
         for (set, choices) in sets.iter().enumerate() {
             let Choices::These(bound) = choices else { continue };
             for (chosen, &bound) in bound.iter().enumerate() {
-                // SAFETY: the sets have never been used.
+                // SAFETY: the sets have never been used, and have the type of the first of `bound`.
                 unsafe { bindings.point(set, chosen, [bound]) };
             }
         }
@@ -76,8 +78,9 @@ impl ComputePipeline {
     /// Dispatches `groups` workgroups (see [`groups`]). Binds entry `chosen[n]` of the n-th list to set n.
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass. Every `chosen[n]` is within its list. `constants` has
-    /// the pipeline's size. The caller's barriers order the memory that the shader uses.
+    /// `commands` must be recording, outside a render pass. Every `chosen[n]` must be within its list, and
+    /// point at something. `constants` must have the pipeline's size. Barriers of the caller must order the
+    /// memory that the shader uses.
     pub unsafe fn dispatch<const SETS: usize>(
         &self,
         commands: vk::CommandBuffer,

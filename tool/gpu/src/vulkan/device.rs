@@ -20,7 +20,7 @@ pub struct DeviceDesc {
     pub inline: bool,
 }
 
-/// Cheap to clone; every object made from it keeps a clone.
+/// A Vulkan device and its allocator. Cheap to clone; every object made from the device keeps a clone.
 #[derive(Clone)]
 pub struct Device {
     /// The same device for `vulkan_cuda`; only with `interop`.
@@ -43,7 +43,7 @@ impl Device {
     /// Takes ownership of `raw`, even on failure.
     ///
     /// # Safety
-    /// `raw` was made from this adapter with what `desc` asks for, and nothing has been made from it yet.
+    /// `raw` must be made from this adapter with what `desc` asks for. Nothing may have been made from `raw`.
     pub(super) unsafe fn new(adapter: &Adapter, raw: ash::Device, desc: &DeviceDesc) -> Result<Self> {
         let (info, instance) = (adapter.info(), adapter.instance().raw());
         let allocator = Allocator::new(&AllocatorCreateDesc {
@@ -140,7 +140,7 @@ impl Device {
         Ok(Pair::new(self.sharing()?.clone(), cuda.clone())?)
     }
 
-    /// Returns the device's clock in nanoseconds; `None` without `VK_EXT_calibrated_timestamps`.
+    /// Reads the device's clock, in nanoseconds; `None` without timestamps or `VK_EXT_calibrated_timestamps`.
     pub fn calibrated_time(&self) -> Result<Option<f64>> {
         let (Some(functions), Some(period)) =
             (&self.shared.calibrated_timestamps, self.info().timestamp_period)
@@ -199,7 +199,7 @@ impl Device {
         }
     }
 
-    /// Estimates the bytes of device memory that this process can still allocate.
+    /// Estimates the bytes of device memory that this process can still allocate, by the driver's report.
     pub fn free_memory(&self) -> Option<u64> {
         self.budget(|budget, heap| budget.heap_budget[heap].saturating_sub(budget.heap_usage[heap]))
     }
@@ -229,11 +229,11 @@ impl Device {
     }
 }
 
-/// Serializes the creation and destruction of devices that launch CUDA kernels, and of their modules.
+/// Locks out other threads that create or destroy devices with `inline`, or CUDA modules of such devices.
 ///
 /// Without this, NVIDIA's driver (580.159.04) can deadlock. `vkCreateDevice` with `VK_NVX_binary_import`
 /// holds a lock of the Vulkan driver and takes one of libcuda; `vkCreateCuModuleNVX` takes them in the
-/// opposite order. If two threads do these at once, both hang, as do all that need either lock.
+/// opposite order. If two threads do these at once, both hang, and so do all threads that need either lock.
 pub fn cuda_inside_vulkan() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -45,7 +45,7 @@ impl Image {
         self.desc.format
     }
 
-    /// Makes an image in device memory, with an undefined layout.
+    /// Makes an image in device memory, in the layout `UNDEFINED`.
     pub fn new(device: &Device, desc: &ImageDesc) -> Result<Self> {
         let info = vk::ImageCreateInfo::default()
             .image_type(vk::ImageType::TYPE_2D)
@@ -108,7 +108,7 @@ pub fn copy_of_level(level: u32, extent: vk::Extent2D, offset: u64) -> vk::Buffe
 /// Records an upload of `levels`, and makes the image readable for `reads` in `SHADER_READ_ONLY_OPTIMAL`.
 ///
 /// # Safety
-/// `commands` is recording, outside a render pass. Buffer and image are alive, and both contain `levels`.
+/// `commands` must be recording, outside a render pass. Buffer and image must be alive and contain `levels`.
 pub unsafe fn record_upload(
     device: &Device,
     commands: vk::CommandBuffer,
@@ -119,12 +119,12 @@ pub unsafe fn record_upload(
 ) {
     let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
     let target = (vk::ImageLayout::TRANSFER_DST_OPTIMAL, written);
-    // The image is overwritten, so its content may be lost. Earlier reads must have finished.
+    // The image's old contents may be lost. The barrier waits for earlier reads.
     let old = (vk::ImageLayout::UNDEFINED, (reads.stage, vk::AccessFlags2::NONE));
     let sampled = (vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL, (reads.stage, reads.access));
     let reuse = color_barrier(image, old, target);
     let ready = color_barrier(image, target, sampled);
-    // SAFETY: recording, and buffer and image are alive and of this size (the caller's promise).
+    // SAFETY: recording, and buffer and image are alive and contain `levels` (the caller's promise).
     unsafe {
         pipeline_barrier(device, commands, &[], &[reuse]);
         device.raw().cmd_copy_buffer_to_image(commands, staging, image, target.0, levels);
@@ -151,7 +151,7 @@ pub fn view(
     AutoDestroy::new(device, "vkCreateImageView", |vk| unsafe { vk.create_image_view(&info, None) })
 }
 
-/// Makes a view of all levels and layers. The image's shape determines the view type.
+/// Makes a view of all levels and layers of a shared image. The image's shape determines the view type.
 pub fn view_of_shared(device: &Device, image: &ExportedImage) -> Result<ImageView> {
     let (format, kind) = (image.format().vulkan, image.shape().view().vulkan());
     view(device, image.raw(), format, kind, ownership::whole_image())

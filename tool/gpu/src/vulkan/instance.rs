@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// The first Vulkan version with timeline semaphores, synchronization2 and dynamic rendering in core.
 pub const API_VERSION: u32 = vk::API_VERSION_1_3;
 
-/// Cheap to clone; destroyed with its last clone.
+/// A Vulkan instance. Cheap to clone; destroyed with its last clone.
 #[derive(Clone)]
 pub struct Instance(Arc<InstanceInner>);
 
@@ -140,8 +140,8 @@ impl Drop for InstanceInner {
             let bare = unsafe { self.entry.create_instance(&vk::InstanceCreateInfo::default(), None) };
             Some((self.entry.clone(), bare.ok()?))
         });
-        // SAFETY: the messenger is of this instance. Devices and surfaces each hold a clone of `Instance`, so
-        // none is left.
+        // SAFETY: the messenger belongs to this instance. Devices and surfaces each hold a clone of the
+        // `Instance`, so none is left.
         unsafe {
             if let Some((ext, messenger)) = &self.messenger {
                 ext.destroy_debug_utils_messenger(*messenger, None);
@@ -151,7 +151,7 @@ impl Drop for InstanceInner {
     }
 }
 
-/// Fails with a missing extension's name. `vkCreateInstance` would only say that *some* one is missing.
+/// Fails with a missing extension's name. `vkCreateInstance` would only say that some extension is missing.
 fn require_extensions(entry: &ash::Entry, wanted: &[*const c_char]) -> Result<()> {
     // SAFETY: no preconditions.
     let present = unsafe { entry.enumerate_instance_extension_properties(None) }

@@ -41,7 +41,7 @@ pub use sync::{buffer_barrier, color_barrier, image_barrier, pipeline_barrier};
 pub use timestamps::Timestamps;
 pub use validation::{LAYER as VALIDATION_LAYER, Validation, ValidationLog};
 
-/// Returns a closure for `map_err`, for calls before there is a [`Device`], whose errors say more.
+/// Returns a closure for `map_err`, for calls without a [`Device`]. With one, use [`Device::failed`].
 fn failed<'a>(call: &'static str, device: &'a str) -> impl FnOnce(ash::vk::Result) -> crate::Error + 'a {
     move |result| crate::Error::Vulkan { call, device: device.to_owned(), result, fault: None }
 }

@@ -5,7 +5,8 @@ use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc};
 use super::Device;
 use crate::{Error, Result};
 
-/// Destroys its handle when dropped, unless the device is stuck. The GPU must be done: see [`vulkan`](super).
+/// Destroys its handle when dropped, unless the device is stuck. The GPU must no longer use it:
+/// see [`vulkan`](super).
 pub struct AutoDestroy<T: Destroy> {
     raw: T,
     device: Device,
@@ -42,7 +43,7 @@ impl<T: Destroy> Drop for AutoDestroy<T> {
 
 pub trait Destroy: Copy {
     /// # Safety
-    /// The rules of the `vkDestroy…` for this kind of handle.
+    /// The caller must keep the rules of the `vkDestroy…` function for this kind of handle.
     unsafe fn destroy(self, device: &ash::Device);
 }
 
@@ -90,7 +91,7 @@ impl OwnedMemory {
     }
 
     pub(super) fn place(&self) -> (vk::DeviceMemory, u64) {
-        // SAFETY: bound once, by the owner, and freed only by `Drop`.
+        // SAFETY: the caller only binds the memory, and `Drop` frees it.
         (unsafe { self.allocation.memory() }, self.allocation.offset())
     }
 }

@@ -5,19 +5,21 @@ use ash::vk;
 use super::{AutoDestroy, CommandPool, Device, Queue};
 use crate::Result;
 
+/// The resources of one frame in flight. A later frame reuses them once this one is done.
 #[derive(Clone, Copy, Debug)]
 pub struct Flight {
-    /// The flight's number, below [`Pacer::depth`].
+    /// The number of these resources, below [`Pacer::depth`].
     pub index: usize,
-    /// For commands before the draw. None of the three command buffers is pending.
+    /// For commands before the draw. When [`Pacer::begin`] returns, none of the three is pending.
     pub before: vk::CommandBuffer,
     pub draw: vk::CommandBuffer,
+    /// For commands after the draw.
     pub behind: vk::CommandBuffer,
     /// For `vkAcquireNextImageKHR`: unsignalled, and no wait is pending.
     pub acquired: vk::Semaphore,
 }
 
-/// Limits how far the CPU runs ahead. A timeline shows which command buffers are free again.
+/// Limits how far the CPU runs ahead of the GPU. A timeline semaphore counts the frames that are done.
 ///
 /// With the timeline hand-off, the CPU waits for the GPU only here, and only for values that *Vulkan*
 /// signals. A host wait for a value that CUDA signals was seen to return about 10 ms late.
@@ -91,19 +93,19 @@ impl Pacer {
         self.submitted
     }
 
-    /// Waits until the next frame's resources are free. Returns the same ones until they are submitted.
+    /// Waits until the next frame's resources are free, and returns them: the same ones until [`Pacer::end`].
     ///
     /// Calls `alive` at least ten times a second, with the time since a frame last finished. An error from
     /// `alive` ends the wait.
     pub fn begin(&mut self, alive: impl FnMut(Duration) -> Result<()>) -> Result<Flight> {
-        // Frame `submitted - limit` signals its number plus 1. The flight's last frame is not a later one.
+        // Frame n signals n + 1. The flight's previous frame is `submitted - limit`, or an earlier one.
         if self.submitted >= self.limit {
             self.wait_for(self.submitted - self.limit + 1, alive)?;
         }
         Ok(self.flights[(self.submitted % self.flights.len() as u64) as usize])
     }
 
-    /// Returns the number of frames that have finished because [`Pacer::begin`] waited for them.
+    /// Returns the number of frames that are certainly done, because [`Pacer::begin`] has waited for them.
     pub fn awaited(&self) -> u64 {
         (self.submitted + 1).saturating_sub(self.limit)
     }

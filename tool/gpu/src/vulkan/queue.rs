@@ -16,7 +16,7 @@ pub struct Queue {
 
 impl Queue {
     /// # Safety
-    /// The device was made with one queue of this family, and nothing else uses that queue.
+    /// The device must have been made with one queue of this family, and nothing else may use that queue.
     pub(super) unsafe fn new(device: &Device, family: u32) -> Self {
         // SAFETY: the device has such a queue (the caller's promise).
         let raw = unsafe { device.raw().get_device_queue(family, 0) };
@@ -37,8 +37,8 @@ impl Queue {
     }
 
     /// # Safety
-    /// The rules of `vkQueueSubmit2`: the command buffers are recorded and not pending, and every object that
-    /// they or the semaphores name lives until the GPU is done with it.
+    /// The rules of `vkQueueSubmit2` must hold. The command buffers must be recorded and not pending, and
+    /// every object that a batch uses must live until the GPU is done with it.
     pub unsafe fn submit(&mut self, batches: &[vk::SubmitInfo2<'_>]) -> Result<()> {
         // SAFETY: the caller's promise; `&mut self` is the external synchronization.
         unsafe { self.device.raw().queue_submit2(self.raw, batches, vk::Fence::null()) }
@@ -54,7 +54,8 @@ impl Queue {
         unsafe { self.submit_and_wait(&[]) }
     }
 
-    /// Blocks until these and all earlier commands are done. If it fails, none is pending, or all are leaked.
+    /// Submits `commands`, and blocks until these and all earlier commands are done. After an error, none is
+    /// pending, or everything is leaked.
     ///
     /// # Safety
     /// The same rules as for [`Queue::submit`].
@@ -66,7 +67,7 @@ impl Queue {
             .value(1)
             .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)];
         let batch = vk::SubmitInfo2::default().command_buffer_infos(commands).signal_semaphore_infos(&signal);
-        // SAFETY: the caller's promise; the semaphore lives until the submission is done, or is leaked.
+        // SAFETY: the caller's promise for `commands`; the semaphore lives until they are done, or is leaked.
         let submitted = unsafe { self.submit(&[batch]) };
         // Wait with a timeout, which `vkQueueWaitIdle` does not have.
         match submitted.and_then(|()| device.wait(&done, 1, self.patience)) {
@@ -80,14 +81,14 @@ impl Queue {
                 })
             }
             Err(error) => {
-                // The wait failed, so the commands may still be running.
+                // If only the wait failed, the commands may still be running.
                 let _ = self.wait_presented();
                 Err(error)
             }
         }
     }
 
-    /// Blocks until presents, which signal nothing, are done. Has no timeout: wait for submissions first.
+    /// Blocks until the queue is idle, including presents. Has no timeout: wait for all submissions first.
     pub fn wait_presented(&mut self) -> Result<()> {
         // SAFETY: `&mut self` is the external synchronization.
         unsafe { self.device.raw().queue_wait_idle(self.raw) }.map_err(self.device.failed("vkQueueWaitIdle"))

@@ -13,10 +13,12 @@ use crate::Result;
 const READS: Access =
     Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_READ };
 
-/// Reads a buffer and waits for the queue. `owner` owns it before and after; if that is CUDA, it is idle.
+/// Reads a buffer. Waits for the queue. `owner` owns the buffer before and after the copy. If that is CUDA,
+/// CUDA must be idle.
 ///
 /// # Safety
-/// A live buffer of the queue's device, of at least `size` bytes, with the usage `TRANSFER_SRC`.
+/// `buffer` must be alive, belong to the queue's device, have at least `size` bytes, and the usage
+/// `TRANSFER_SRC`.
 pub unsafe fn read_buffer(queue: &mut Queue, buffer: vk::Buffer, size: u64, owner: Owner) -> Result<Vec<u8>> {
     let (device, family) = (queue.device().clone(), queue.family());
     let acquire = owner.acquire(buffer, family, READS);
@@ -46,7 +48,8 @@ pub fn read_image(queue: &mut Queue, image: &Image) -> Result<Vec<u8>> {
 /// `owner` owns the image, in this layout, before and after the copy. If it is CUDA, CUDA must be idle.
 ///
 /// # Safety
-/// A live image of the queue's device, with the usage `TRANSFER_SRC`. `regions` lie within it and `size`.
+/// The image must be alive, belong to the queue's device, and have the usage `TRANSFER_SRC`. `regions` must
+/// lie within the image and `size`.
 pub unsafe fn read_image_levels(
     queue: &mut Queue,
     (image, layout): (vk::Image, vk::ImageLayout),
@@ -108,19 +111,19 @@ pub fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)) -> Re
     record(cmd);
     end(&device, cmd)?;
     let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(cmd)];
-    // SAFETY: recorded and not pending; everything that the commands name outlives the wait.
+    // SAFETY: recorded and not pending; what `record` made the commands use outlives this call.
     unsafe { queue.submit_and_wait(&commands) }
 }
 
-/// Begins recording. The command buffer is new, or it is not pending and can be reset individually.
+/// Begins recording. The command buffer must be new, or resettable and not pending.
 pub fn begin(device: &Device, commands: vk::CommandBuffer, usage: vk::CommandBufferUsageFlags) -> Result<()> {
     let info = vk::CommandBufferBeginInfo::default().flags(usage);
-    // SAFETY: not pending, and fresh or free to be reset (see above).
+    // SAFETY: the command buffer is new, or resettable and not pending, as demanded above.
     unsafe { device.raw().begin_command_buffer(commands, &info) }
         .map_err(device.failed("vkBeginCommandBuffer"))
 }
 
-/// Ends a command buffer that is recording, outside a render pass.
+/// Ends recording. The command buffer must be recording, outside a render pass.
 pub fn end(device: &Device, commands: vk::CommandBuffer) -> Result<()> {
     // SAFETY: recording, outside a render pass.
     unsafe { device.raw().end_command_buffer(commands) }.map_err(device.failed("vkEndCommandBuffer"))
@@ -136,7 +139,7 @@ impl CommandPool {
         flags: vk::CommandPoolCreateFlags,
     ) -> Result<Self> {
         let info = vk::CommandPoolCreateInfo::default().flags(flags).queue_family_index(family);
-        // SAFETY: a live device and a family of its queue.
+        // SAFETY: a live device, and the family of its queue.
         let create = |vk: &ash::Device| unsafe { vk.create_command_pool(&info, None) };
         Self::new(device, "vkCreateCommandPool", create)
     }

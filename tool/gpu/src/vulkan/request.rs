@@ -14,7 +14,7 @@ impl Adapter {
         let family = info.queue_family.unwrap_or(0);
         let desc = DeviceDesc { inline: desc.inline && info.inline, ..*desc };
         let raw = create(self, &desc, family)?;
-        // SAFETY: made above with what `desc` asks for, and with one queue of this family.
+        // SAFETY: made above with what `desc` asks for, and with one queue of this family; not used yet.
         unsafe {
             let device = Device::new(self, raw, &desc)?;
             let queue = Queue::new(&device, family);
@@ -33,7 +33,7 @@ fn create(adapter: &Adapter, desc: &DeviceDesc, family: u32) -> Result<ash::Devi
         (info.device_fault, ext::device_fault::NAME),
     ];
     let wanted = optional.into_iter().filter_map(|(is_wanted, name)| is_wanted.then_some(name));
-    // Exporting memory without semaphores is useful too: it shows what exporting costs a draw.
+    // A device that exports memory but no semaphores is useful too: it shows what exporting costs a draw.
     let exports = desc.interop.then(|| info.sharing.extensions());
     let extensions: Vec<_> = wanted.chain(exports.into_iter().flatten()).map(CStr::as_ptr).collect();
     let priorities = [1.0];

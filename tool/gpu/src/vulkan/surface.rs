@@ -45,10 +45,10 @@ impl WindowSurface {
         presents.unwrap_or(false)
     }
 
-    /// Returns whether the device's driver supports this kind of display. A driver without support may still
-    /// report it in `vkGetPhysicalDeviceSurfaceSupportKHR` and crash in the next call, as SwiftShader does
-    /// for Xlib, because the loader offers a surface extension as soon as one driver has it. For the calls
-    /// here, the loader itself handles drivers that lack them.
+    /// Returns whether the device's driver supports this kind of display. The loader offers a surface
+    /// extension as soon as one driver has it. Another driver may then report support in
+    /// `vkGetPhysicalDeviceSurfaceSupportKHR` and crash in the next call, as SwiftShader does for Xlib. For
+    /// the calls here, the loader itself answers if a driver lacks them.
     fn display_known_to(&self, adapter: &Adapter, family: u32) -> bool {
         use winit::raw_window_handle::{RawDisplayHandle, RawWindowHandle};
         let (entry, vk, device) = (self.instance.entry(), self.instance.raw(), adapter.raw());
@@ -78,7 +78,7 @@ impl WindowSurface {
 
 impl Drop for WindowSurface {
     fn drop(&mut self) {
-        // SAFETY: a swapchain holds a clone of its surface, so none is left; the window is still alive.
+        // SAFETY: a swapchain keeps its surface alive, so none is left; the window is still alive.
         unsafe { self.ext.destroy_surface(self.raw, None) };
     }
 }

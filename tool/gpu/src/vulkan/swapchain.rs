@@ -1,4 +1,4 @@
-//! The window's images, which are re-created whenever the window changes.
+//! A window's swapchain. Its images are re-created whenever the window changes.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ pub struct Swapchain {
 struct PresentTarget {
     image: vk::Image,
     view: AutoDestroy<vk::ImageView>,
-    // A present waits for this semaphore. It can be reused only when the same image is acquired again.
+    // A present waits for this semaphore. It can be reused once the same image is acquired again.
     rendered: AutoDestroy<vk::Semaphore>,
 }
 
@@ -103,7 +103,7 @@ impl Swapchain {
         self.format.format
     }
 
-    /// Returns 0x0 until there are images.
+    /// Returns the images' size; 0x0 until there are images.
     pub fn extent(&self) -> vk::Extent2D {
         self.extent
     }
@@ -119,7 +119,7 @@ impl Swapchain {
         unsafe { surface.ext.get_physical_device_surface_capabilities(adapter, surface.raw) }
     }
 
-    /// Allows copies from the images from the next acquire on. A driver may then leave them uncompressed.
+    /// Lets copies read the images, from the next acquire on. A driver may then not compress the images.
     pub fn make_readable(&mut self) -> Result<()> {
         let caps =
             self.capabilities().map_err(self.device.failed("vkGetPhysicalDeviceSurfaceCapabilitiesKHR"))?;
@@ -149,11 +149,11 @@ impl Swapchain {
 
     /// Acquires the next image. Draw to it once `acquired` is signalled. Returns `None` if no image is
     /// available (minimised, mid-resize, occluded): skip the frame. Call this first in a frame, so that a
-    /// skipped frame leaves no semaphore half used.
+    /// skipped frame has enqueued nothing.
     ///
     /// # Safety
-    /// `acquired` is an unsignalled binary semaphore of this device that nothing else uses. It lives until a
-    /// submission has waited for it.
+    /// `acquired` must be an unsignalled binary semaphore of this device that nothing else uses. It must live
+    /// until a submission has waited for it.
     // ANCHOR: acquire
     pub unsafe fn acquire(
         &mut self,
@@ -174,7 +174,7 @@ impl Swapchain {
         };
         match result {
             Ok((index, suboptimal)) => {
-                // A suboptimal image must still be drawn to: its semaphore will be signalled.
+                // A suboptimal image was acquired, too, and its semaphore will be signalled. So draw to it.
                 self.stale = suboptimal;
                 let target = &self.images[index as usize];
                 Ok(Some(SwapchainImage {
@@ -208,7 +208,7 @@ impl Swapchain {
                 self.stale |= suboptimal;
                 self.losses = 0;
             }
-            // Even then, the present waits for `rendered`. The same holds for a lost surface.
+            // Despite this error or a lost surface, the present waits for `rendered`.
             Err(vk::Result::ERROR_OUT_OF_DATE_KHR) => self.stale = true,
             Err(result) => self.unless_lost("vkQueuePresentKHR", result)?,
         }
@@ -249,7 +249,7 @@ impl Swapchain {
     fn rebuild(&mut self, queue: &mut Queue) -> Result<bool> {
         let device = self.device.clone();
         // No semaphore or fence of ours covers presents of the old images, so wait for the queue. Ask for the
-        // size only then, so that it is still right when the images are made.
+        // size only afterwards, so that it is still right when the images are made.
         queue.wait_presented()?;
         if self.lost {
             self.replace_surface()?;
@@ -333,7 +333,7 @@ impl Drop for Swapchain {
             // The leaked swapchain still needs the surface and the window.
             return std::mem::forget(self.surface.clone());
         }
-        // The queue is idle, as the module `vulkan` demands.
+        // The queue is idle, as the documentation of the module `vulkan` demands.
         self.destroy_images();
     }
 }
@@ -373,7 +373,7 @@ fn choose_extent(caps: &vk::SurfaceCapabilitiesKHR, window: vk::Extent2D, limit:
     }
 }
 
-/// Adds one to the minimum, so that acquiring does not wait for the compositor. A maximum of 0 is no limit.
+/// Returns one more than the minimum, so that no acquire waits for the compositor. A maximum of 0 means none.
 fn choose_image_count(caps: &vk::SurfaceCapabilitiesKHR) -> u32 {
     match caps.max_image_count {
         0 => caps.min_image_count + 1,

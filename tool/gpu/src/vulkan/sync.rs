@@ -55,7 +55,7 @@ pub fn buffer_barrier(
 }
 
 /// # Safety
-/// `cmd` is in the recording state, outside a render pass, and the barriers name live objects of `device`.
+/// `cmd` must be recording, outside a render pass. The barriers must name live objects of `device`.
 pub unsafe fn pipeline_barrier(
     device: &Device,
     cmd: vk::CommandBuffer,

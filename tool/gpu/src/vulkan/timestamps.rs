@@ -3,6 +3,7 @@ use ash::vk;
 use super::{AutoDestroy, Device};
 use crate::Result;
 
+/// `MARKS` timestamps of the GPU for each frame in flight.
 pub struct Timestamps<const MARKS: usize> {
     pool: AutoDestroy<vk::QueryPool>,
     period: f64,
@@ -24,22 +25,22 @@ impl<const MARKS: usize> Timestamps<MARKS> {
         self.pool.device().raw()
     }
 
-    /// Records a reset of the flight's marks: before the first of them, and outside a render pass.
+    /// Records a reset of a frame's timestamps. Call this before the first of them, outside a render pass.
     pub fn reset(&self, commands: vk::CommandBuffer, flight: usize) {
         let first = (flight * MARKS) as u32;
-        // SAFETY: recording, outside a render pass; the flight's last frame is done with these queries.
+        // SAFETY: recording, outside a render pass; the flight's previous frame is done with these queries.
         unsafe { self.vk().cmd_reset_query_pool(commands, self.pool.raw(), first, MARKS as u32) };
     }
 
-    /// Records the time at which all earlier commands are done.
+    /// Records a timestamp: the time at which all earlier commands are done.
     pub fn mark(&self, commands: vk::CommandBuffer, flight: usize, mark: usize) {
         let query = (flight * MARKS + mark) as u32;
         let stage = vk::PipelineStageFlags2::ALL_COMMANDS;
-        // SAFETY: recording; the query was reset in this command buffer.
+        // SAFETY: recording; the query is reset by an earlier command, here or in an earlier command buffer.
         unsafe { self.vk().cmd_write_timestamp2(commands, stage, self.pool.raw(), query) };
     }
 
-    /// Returns the marks of a finished frame in nanoseconds; `None` if they are not available.
+    /// Returns the timestamps of a finished frame in nanoseconds; `None` if they are not available.
     pub fn read(&self, flight: usize) -> Result<Option<[f64; MARKS]>> {
         let mut ticks = [0u64; MARKS];
         let (first, flags) = ((flight * MARKS) as u32, vk::QueryResultFlags::TYPE_64);

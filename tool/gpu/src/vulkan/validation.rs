@@ -29,7 +29,8 @@ impl Validation {
     }
 }
 
-/// Counts the layer's messages. Outlives its instance, to include messages from its destruction.
+/// Counts the validation layer's messages. An `Arc` lets it outlive its instance, whose destruction may also
+/// cause messages.
 #[derive(Debug, Default)]
 pub struct ValidationLog {
     errors: AtomicU64,
@@ -53,7 +54,7 @@ impl ValidationLog {
     }
 }
 
-/// `log` must outlive the messenger.
+/// Describes a messenger that counts in `log`, which must outlive the messenger.
 pub(super) fn messenger_info(log: &Arc<ValidationLog>) -> vk::DebugUtilsMessengerCreateInfoEXT<'static> {
     vk::DebugUtilsMessengerCreateInfoEXT::default()
         .message_severity(

@@ -4,17 +4,17 @@
 
 struct Dot {
     @builtin(position) clip: vec4f,
-    // In pixels.
+    // Centre and radius are in pixels.
     @location(0) @interpolate(flat) centre: vec2f,
     @location(1) @interpolate(flat) radius: f32,
     @location(2) @interpolate(flat) value: f32,
     @location(3) @interpolate(flat) number: u32,
 }
 
-// In pixels. A dot of this radius covers the centre of a pixel wherever it lies.
+// The smallest radius, in pixels. Such a dot covers the centre of a pixel wherever it lies.
 const SMALLEST: f32 = 0.71;
 
-// Vertex `index`, counted over all dots, of a dot with this centre, radius and value.
+// Returns vertex `index`, counted over all dots. `clip` is its dot's centre; `radius` is in pixels.
 fn dot_at(index: u32, clip: vec4f, radius: f32, value: f32) -> Dot {
     let corner = array<vec2f, 6>(
         vec2f(-1.0, -1.0), vec2f(-1.0, 1.0), vec2f(1.0, -1.0),
@@ -45,6 +45,6 @@ fn facts_main(dot: Dot) -> Facts {
     if distance(dot.clip.xy - globals.corner, dot.centre) > dot.radius {
         discard;
     }
-    // A dot faces the eye: against the view's axis.
+    // A dot faces the eye, so its normal is the opposite of the view's axis.
     return Facts(depth_of(dot.clip), vec4f(-axis(), 1.0), i32(dot.number));
 }

@@ -1,6 +1,6 @@
 // The inputs of every picture, for any content of a slot.
 
-// As in draw/src/inputs.rs.
+// Must match `Globals` in draw/src/inputs.rs.
 struct Globals {
     view_projection: mat4x4f,
     // The fourth number is the distance from the eye to the camera's target.
@@ -17,7 +17,7 @@ struct Globals {
     pixels_per_length: f32,
     // The diameter of a dot in pixels.
     dot_size: f32,
-    // The number at the start of the colour map, and the factor that maps the numbers above it to 0 to 1.
+    // The number at the start of the colour map, and the factor that maps differences from it to 0 to 1.
     limits: vec2f,
     // The type of the array's numbers: see `numbers`.
     number: u32,
@@ -36,12 +36,12 @@ struct Globals {
 @group(0) @binding(1) var palette: texture_2d<f32>;
 @group(0) @binding(2) var palette_sampler: sampler;
 
-// A position in the units of the camera. The difference of nearby numbers is exact, so this comes first.
+// Returns a position in the units of the camera. The difference of nearby numbers is exact, so this comes first.
 fn fitted(place: vec3f) -> vec3f {
     return (place - globals.fit.xyz) * globals.fit.w;
 }
 
-// The position of a number between the limits. The colour map covers 0 to 1.
+// Returns the position of a number between the limits, which are at 0 and 1. The colour map covers 0 to 1.
 fn limited(number: f32) -> f32 {
     return (number - globals.limits.x) * globals.limits.y;
 }
@@ -50,23 +50,23 @@ fn palette_colour(value: f32) -> vec3f {
     return textureSampleLevel(palette, palette_sampler, vec2f(value, 0.5), 0.0).rgb;
 }
 
-// A pixel in numbers, for programs that see.
+// What a pixel shows, in numbers instead of a colour: for other programs.
 struct Facts {
     // The distance from the eye along the view's axis.
     @location(0) depth: f32,
-    // The direction in which the surface faces, towards the eye, and 1.
+    // The surface's normal, on the side of the eye, and 1.
     @location(1) normal: vec4f,
     // The number of the element that lies there.
     @location(2) index: i32,
 }
 
-// The depth of a pixel in perspective, in the array's units. The shader's w is one over that of clip space, which is
-// the depth.
+// Returns a pixel's depth in perspective, in the array's units. Depth is w in clip space, and the fragment shader gets
+// one over that w.
 fn depth_of(position: vec4f) -> f32 {
     return globals.radius / position.w;
 }
 
-// The direction in which the camera looks: clip space's w grows along it.
+// Returns the direction in which the camera looks: clip space's w grows along it.
 fn axis() -> vec3f {
     let matrix = globals.view_projection;
     return vec3f(matrix[0].w, matrix[1].w, matrix[2].w);

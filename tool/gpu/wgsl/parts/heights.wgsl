@@ -13,7 +13,7 @@ fn height_at(at: vec2u) -> f32 {
     return number_at(at.y * globals.grid.x + at.x);
 }
 
-// In a hole, normals and colours use the height of a neighbour.
+// Returns the vertex for normals and colours. For a hole, a height that is not finite, it uses a neighbour's height.
 fn vertex_at(at: vec2u) -> vec4f {
     let last = globals.grid - vec2u(1);
     var height = height_at(at);
@@ -32,11 +32,12 @@ fn vertex_at(at: vec2u) -> vec4f {
     return vertex_of(at, height);
 }
 
-// The position at which the vertex is drawn. It is not finite for a hole, so that its triangles are not drawn.
+// Returns the position at which the vertex is drawn. It is not finite for a hole, so that its triangles are not drawn.
 fn place_at(at: vec2u) -> vec3f {
     return vertex_of(at, height_at(at)).xyz;
 }
 
+// Returns vertex `number`, counted row after row.
 fn numbered(number: u32) -> vec4f {
     return vertex_of(vec2u(number % globals.grid.x, number / globals.grid.x), number_at(number));
 }

@@ -6,12 +6,12 @@ fn vertex_at(at: vec2u) -> vec4f {
     return numbered(at.y * globals.grid.x + at.x);
 }
 
-// The position at which the vertex is drawn.
+// Returns the position at which the vertex is drawn.
 fn place_at(at: vec2u) -> vec3f {
     return vertex_at(at).xyz;
 }
 
-// Vertex `number`, counted row after row.
+// Returns vertex `number`, counted row after row.
 fn numbered(number: u32) -> vec4f {
     let vertex = vertices[number];
     return vec4f(fitted(vertex.xyz), vertex.w);

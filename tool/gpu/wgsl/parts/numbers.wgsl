@@ -1,4 +1,4 @@
-// Reads a slot as a row of numbers of any type.
+// Reads a slot as an array of numbers of one type.
 
 @group(1) @binding(0) var<storage, read> words: array<u32>;
 

@@ -1,8 +1,8 @@
 const TAU: f32 = 6.2831853;
 
-// The sine of an angle in whole turns. Vulkan guarantees its own sin only to 2^-11 between -pi and pi, and SwiftShader
-// uses that up. Products and sums are exact except for rounding. So this removes whole turns, folds the rest into a
-// quarter turn on each side, and sums the series. The first omitted term is below 6e-8.
+// Returns the sine of an angle in turns (1 is 360 degrees). Vulkan's own sin may be wrong by 2^-11 between -pi and pi,
+// and SwiftShader's is. Products and sums are exact except for rounding. So this removes whole turns, folds the rest
+// into a quarter turn on each side, and sums the series. The first omitted term is below 6e-8.
 fn sine(turns: f32) -> f32 {
     let rest = turns - round(turns);
     let x = TAU * select(rest, 0.5 * sign(rest) - rest, abs(rest) > 0.25);

@@ -1,4 +1,4 @@
-// Draws vertices as a lit surface, directly from the slot that the producer wrote. Needs `globals`, and `vertex_at` and
+// Draws vertices as a lit surface, directly from the slot. Needs `globals`, and `vertex_at` and
 // `place_at` of `mesh` or `heights`.
 //
 // There is no vertex input: both shaders read the slot as a storage buffer. The field is drawn in tiles of TILE x TILE
@@ -16,14 +16,14 @@ struct Point {
     @location(0) at_and_tilt: vec4f,
 }
 
-// A direction as two numbers: its stereographic projection from straight below. Nearby directions have nearby tilts,
-// except those that point straight down.
+// Returns a direction as two numbers: its stereographic projection from straight below. Nearby directions have nearby
+// tilts, except those that point nearly straight down.
 fn tilt(direction: vec3f) -> vec2f {
     let below = length(direction) + direction.y;
     return select(vec2f(0.0), direction.xz / below, below > 0.0);
 }
 
-// The direction, of length 1, that has this tilt.
+// Returns the direction, of length 1, that has this tilt.
 fn direction(tilt: vec2f) -> vec3f {
     let square = dot(tilt, tilt);
     return vec3f(2.0 * tilt.x, 1.0 - square, 2.0 * tilt.y) / (1.0 + square);
@@ -47,7 +47,7 @@ fn vertex_main(@builtin(vertex_index) corner: u32, @builtin(instance_index) tile
     return point;
 }
 
-// Fine lines along the grid help the eye follow the surface. 1 on a line, 0 between the lines; one pixel wide at any distance.
+// Returns 1 on a fine line, 0 between the lines, which help the eye follow the surface. They are about a pixel wide.
 fn lines(uv: vec2f) -> f32 {
     let at = uv * 32.0;
     let width = fwidth(at);
@@ -57,10 +57,10 @@ fn lines(uv: vec2f) -> f32 {
     return line * (1.0 - smoothstep(0.15, 0.45, max(width.x, width.y)));
 }
 
-// 1 on a line of the grid, 0 between the lines. Along each axis the lines are at least SPARSE pixels apart: with
-// growing distance, every second line fades out.
+// The minimum distance between the lines of the grid, in pixels. With growing distance, every second line fades out.
 const SPARSE: f32 = 8.0;
 
+// Returns 1 on a line of the grid, 0 between the lines, along one axis.
 fn grid_lines(at: f32, last: f32) -> f32 {
     let cells_per_pixel = max(fwidth(at), 1e-6);
     let level = max(log2(SPARSE * cells_per_pixel), 0.0);
@@ -101,7 +101,7 @@ const GROUND: vec3f = vec3f(0.20, 0.16, 0.22);
 
 struct Here {
     vertex: vec4f,
-    // Towards the eye.
+    // On the side of the eye.
     normal: vec3f,
 }
 

@@ -55,12 +55,13 @@ pub struct DrawnArray {
 const MOST: u64 = 1 << 31;
 
 impl DrawnArray {
-    /// Returns the field that this program's own producers fill.
+    /// Returns the mesh of `grid`, which this program's own producers fill.
     pub fn mesh(grid: Grid) -> Self {
         Self { kind: ArrayKind::Mesh, grid, components: 4, number: Number::F32 }
     }
 
-    /// Fails if the kind does not allow this shape or type. The error names the allowed ones.
+    /// Describes a client's array. Fails if the kind does not allow the shape or the type of number. The
+    /// error names what is allowed.
     pub fn new(kind: ArrayKind, shape: &[u64], number: Number) -> Result<Self, String> {
         let (name, shapes) = kind.words();
         let (rows, cols, components) = match (kind, shape) {
@@ -126,8 +127,9 @@ impl DrawnArray {
         self.bytes().div_ceil(4)
     }
 
-    /// Returns the distance between two stamps of a checked frame, in words. The last word of each such group
-    /// is a stamp: see [`crate::contents::frame_stamp`]. A word that the array fills only partly has none.
+    /// Returns the distance between two stamps of a checked frame, in 32-bit words. The last word of each
+    /// group of this length has a stamp: see [`crate::contents::frame_stamp`]. A last word that the array
+    /// fills only partly has none.
     pub fn stamp_words(&self) -> u64 {
         match self.number {
             Number::F32 => self.components.into(),

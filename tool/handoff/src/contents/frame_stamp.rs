@@ -41,7 +41,7 @@ pub fn judge(w: f32, frame: u64) -> Seen {
     if w.to_bits() == BLANK { Seen::Missing } else { seen(w.to_bits() & MASK, frame) }
 }
 
-/// Treats half of the 4096 numbers as earlier than `frame`, and half as later.
+/// Compares a stamp with `frame`. Of the 4096 numbers, half are earlier than `frame`, and half are later.
 fn seen(stamp: u32, frame: u64) -> Seen {
     match stamp.wrapping_sub(of(frame)) & MASK {
         0 => Seen::Right,
@@ -53,7 +53,7 @@ fn seen(stamp: u32, frame: u64) -> Seen {
 /// Returns the distance from `want` to the colours that a stamped `w` can have had; 0 if it is one of them.
 pub fn distance(w: f32, want: f64) -> f64 {
     let [a, b] = [w.to_bits() & !MASK, w.to_bits() | MASK].map(|bits| f64::from(f32::from_bits(bits)));
-    // `max` would ignore a NaN.
+    // Compare with `<=`, because `min` and `max` would ignore a NaN.
     let (low, high) = if a <= b { (a, b) } else { (b, a) };
     if low <= want && want <= high { 0.0 } else { (low - want).abs().min((want - high).abs()) }
 }

@@ -14,7 +14,7 @@ pub struct GalleryEntry {
     /// The name for `--kernel`, which is also the kernel's entry.
     pub name: &'static str,
     pub about: &'static str,
-    /// A kernel without a shader needs CUDA.
+    /// The matching shader. A kernel without one needs CUDA.
     pub shader: Option<KernelShader>,
     /// Whether neighbours are not connected, so that the vertices are best drawn as points.
     pub points: bool,
@@ -76,7 +76,7 @@ pub fn gallery() -> &'static [GalleryEntry] {
     &GALLERY
 }
 
-/// Returns the entry that `--kernel ARGUMENT` names; `None` for a file, whose name has a dot or a slash.
+/// Returns the entry that `--kernel ARGUMENT` names, or `None` for a file, whose name has a dot or a slash.
 pub fn named(argument: &str) -> Result<Option<&'static GalleryEntry>> {
     if argument.contains(['.', '/', '\\', ':']) {
         return Ok(None);
@@ -99,7 +99,7 @@ pub fn with_shaders() -> String {
     with.join(", ")
 }
 
-/// Returns the entry of a kernel: the default without a kernel, and `None` for the user's own kernel.
+/// Returns the entry of a kernel, or `None` for the user's own kernel. Without a kernel, returns the default.
 pub fn entry_of(kernel: Option<&KernelSource>) -> Option<&'static GalleryEntry> {
     match kernel {
         None => Some(&GALLERY[0]),
@@ -125,9 +125,9 @@ impl KernelShader {
         &WAVE
     }
 
-    /// Returns the parameters. Their values are the first of the shader's values.
+    /// Returns the parameters of the kernel and the shader. The shader's values begin with theirs.
     pub fn parameters(&self) -> KernelParameters {
-        // A test parses them too, so this does not fail.
+        // This does not fail, because a test parses the same PTX.
         KernelParameters::of(self.ptx).unwrap_or_default()
     }
 

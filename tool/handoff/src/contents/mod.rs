@@ -1,11 +1,11 @@
-//! Describes what a frame shows. This module draws nothing.
+//! Describes what a frame shows, without drawing it.
 //!
 //! - [`wave`]: the field that is drawn by default, and a double-precision reference
 //! - [`array`](mod@array): the arrays that a client can bring instead: a mesh, heights, points, an image
 //! - [`texture`]: the animated texture
 //! - [`scene`]: the choice between a field and a texture
 //! - [`gallery`], [`built_in`]: the kernels that come with the tool
-//! - [`frame_stamp`]: the frame's number in every vertex, for the check
+//! - [`frame_stamp`]: the frame's number in every vertex or texel, by which a check finds torn frames
 
 pub mod array;
 pub mod built_in;

@@ -1,8 +1,8 @@
 //! The animated texture of `--scene texture`, on the CPU, and a float64 reference. The CUDA kernels
 //! (`kernels/texture.cu`) and the compute shader (`paint.wgsl`) compute the same texture.
 //!
-//! A texel describes a surface in four half floats. They are not colours: the renderer chooses colours and
-//! light, and texels can be averaged.
+//! A texel describes a surface in four half floats. They are not colours, which the renderer chooses, so
+//! texels can be averaged.
 
 use bytemuck::{Pod, Zeroable};
 use half::f16;
@@ -28,7 +28,7 @@ pub struct Texel {
 pub const SLOPE: f32 = 0.06;
 /// The number of contour lines from the middle height to the top.
 pub const LINES: f32 = 7.0;
-/// The smallest slope for line widths, in lines per texel. Where the surface is flatter, lines get wider.
+/// The smallest slope at which lines keep their width, in lines per texel. On flatter parts they are wider.
 pub const FLAT: f32 = 0.004;
 
 pub fn levels(size: Grid) -> u32 {
@@ -51,7 +51,7 @@ pub fn chain_bytes(size: Grid) -> u64 {
 
 /// Computes `[height, across, along, line]` of a texel of level 0 in single precision, as the GPU does.
 pub fn paint(size: Grid, col: u32, row: u32, phase: f32) -> [f32; 4] {
-    // Takes the angle in turns.
+    // The sine of an angle in turns. A smaller angle has a more exact sine.
     let sine = |turns: f32| (std::f32::consts::TAU * (turns - turns.round())).sin();
     let u = (col as f32 + 0.5) / size.cols as f32;
     let v = (row as f32 + 0.5) / size.rows as f32;
@@ -71,11 +71,12 @@ pub fn paint(size: Grid, col: u32, row: u32, phase: f32) -> [f32; 4] {
     [0.5 + 0.5 * sum, SLOPE * across, SLOPE * along, (1.5 - far).clamp(0.0, 1.0)]
 }
 
-/// Weight, waves across, waves along, turns per loop. All but the weights are whole, to tile and to loop.
+/// Weight, waves across, waves along, turns per loop. All but the weights are whole numbers, so that the
+/// texture tiles and the animation loops.
 const TERMS: [(f32, f32, f32, f32); 4] =
     [(0.40, 2.0, 1.0, 3.0), (0.28, -1.0, 3.0, 4.0), (0.18, 5.0, 2.0, 7.0), (0.14, 3.0, -4.0, -5.0)];
 
-/// Computes the same in double precision, by an implementation that is independent of [`paint`].
+/// Computes the same channels in double precision, by an implementation that is independent of [`paint`].
 pub fn reference(size: Grid, col: u32, row: u32, time: f64) -> [f64; 4] {
     use std::f64::consts::TAU;
     let (u, v) =
@@ -99,8 +100,8 @@ pub fn reference(size: Grid, col: u32, row: u32, time: f64) -> [f64; 4] {
     [0.5 + 0.5 * sum, scale * across, scale * along, (1.5 - far).clamp(0.0, 1.0)]
 }
 
-/// Returns the mean of four texels of the level above. An odd last row or column is dropped, because Vulkan
-/// rounds the size of a level down. If there is only one row or column, its texels count twice.
+/// Returns the mean of four texels of the level `above` of this `size`. An odd last row or column is dropped,
+/// because Vulkan rounds a level's size down. If there is only one row or column, its texels count twice.
 pub fn reduce(above: &[Texel], size: Grid, col: u32, row: u32) -> Texel {
     let [a, b, c, d] = four_above(above, size, col, row).map(Texel::channels);
     Texel::from(std::array::from_fn(|index| 0.25 * (a[index] + b[index] + c[index] + d[index])))
@@ -151,8 +152,8 @@ impl From<[f32; 4]> for Texel {
 }
 
 /// Returns the largest difference between a whole chain and the reference at `time`. Levels below the first
-/// are compared with the mean of the chain's own level above, so that an error does not count twice. Each
-/// channel may have any value in its range; the value nearest to the reference is used.
+/// are compared with the mean of the chain's own level above, so that an error does not count twice. `ranges`
+/// gives the values that each channel may have; the value nearest to the reference counts.
 pub fn worst_distance(
     size: Grid,
     chain: &[Texel],

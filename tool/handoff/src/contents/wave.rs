@@ -59,7 +59,8 @@ impl Default for WaveShape {
 }
 
 impl WaveShape {
-    /// Takes the values of the kernel's two parameters, in the order of their declaration.
+    /// Returns the shape for the values of the kernel's two parameters, in the order of their declaration, or
+    /// the default shape for any other number of values.
     pub fn of(values: &[f32]) -> Self {
         match *values {
             [amplitude, frequency] => Self { amplitude, frequency },
@@ -67,8 +68,8 @@ impl WaveShape {
         }
     }
 
-    /// Returns the unit of errors. It grows with the amplitude, because a higher wave has larger errors, and
-    /// with the frequency, because more turns leave fewer bits for the fraction of a turn.
+    /// Returns the unit of errors. The unit grows with the amplitude, because a higher wave has larger
+    /// errors, and with the frequency, because more turns leave fewer bits for the fraction of a turn.
     fn unit(self) -> f64 {
         HEIGHT * f64::from(self.amplitude.max(1.0)) * f64::from(self.frequency.max(1.0))
     }
@@ -85,9 +86,9 @@ pub fn phase(time: f64) -> f64 {
     (time / LOOP).rem_euclid(1.0)
 }
 
-/// Computes a vertex in single precision, as the GPU does. `phase` is a value of [`phase`].
+/// Computes a vertex in single precision, as the GPU does. `phase` is a result of [`phase`](fn@phase).
 pub fn vertex(grid: Grid, col: u32, row: u32, phase: f32, shape: WaveShape) -> Vertex {
-    // Takes the angle in turns.
+    // The sine of an angle in turns. A smaller angle has a more exact sine.
     let sine = |turns: f32| (std::f32::consts::TAU * (turns - turns.round())).sin();
     let x = 2.0 * col as f32 / (grid.cols - 1) as f32 - 1.0;
     let z = 2.0 * row as f32 / (grid.rows - 1) as f32 - 1.0;

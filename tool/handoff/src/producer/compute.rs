@@ -27,8 +27,8 @@ pub struct ComputeProducer {
 }
 
 impl ComputeProducer {
-    /// Makes the slots, in exported memory if `exported`. Nothing imports that memory: it shows what
-    /// exporting costs a draw.
+    /// Makes the slots, in exported memory if `exported`. Nothing imports that memory: the option shows how
+    /// much slower a draw from exported memory is.
     pub fn new(
         device: &Device,
         desc: &ProducerDesc,
@@ -63,8 +63,8 @@ impl ComputeProducer {
     }
 }
 
-/// As in `gallery.wgsl`: columns, rows, phase, the bits of a colour to keep, the bits to set, three unused
-/// words, and the values of the kernel's parameters.
+/// Columns, rows, phase, the bits of a colour to keep, the bits to set, three unused words, and the values of
+/// the kernel's parameters, as in `gallery.wgsl`.
 type ShaderConstants = [u32; 8 + VALUES];
 const VALUES: usize = 4;
 
@@ -90,8 +90,9 @@ impl Producer for ComputeProducer {
         let values = self.profile.parameters.values(&frame.parameters);
         constants[8..].iter_mut().zip(&*values).for_each(|(constant, value)| *constant = value.to_bits());
         let slot = self.profile.slot_of(frame.index);
-        // SAFETY: recording, outside a render pass, with a live buffer. The slots are the only list, and the
-        // constants have their type's size. The barriers order the shader's writes with the draws around it.
+        // SAFETY: recording, outside a render pass, with a live buffer. `slot` is an index into the
+        // pipeline's only list, and the constants have their type's size. The barriers order the writes with
+        // the draws.
         unsafe {
             pipeline_barrier(&self.device, commands, &[reuse], &[]);
             let constants = bytemuck::bytes_of(&constants);

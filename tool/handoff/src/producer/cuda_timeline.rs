@@ -7,6 +7,7 @@ use tracing::trace_span;
 use wavefield_gpu::cuda::{Cuda, Event, Stream, is_sticky};
 use wavefield_gpu::{Error, Result};
 
+/// CUDA's stream, with two events for each recent frame: before and after its kernel.
 pub struct CudaTimeline {
     // Fields are dropped in this order: the stream before the events that it uses.
     stream: Arc<Stream>,
@@ -14,10 +15,10 @@ pub struct CudaTimeline {
     name: String,
 }
 
-/// The number of frames whose events are kept: more than can be in flight, batches included.
+/// The number of recent frames with events: more than can be in flight, batches included.
 const KEPT: u64 = 128;
 
-/// An item for each of the last frames. A later frame reuses the item of an earlier one.
+/// One item for each recent frame, used in turn: frame `n` takes item `n % len`. Each knows its last user.
 struct Kept<T>(Vec<(Cell<Option<u64>>, T)>);
 
 impl<T> Kept<T> {
@@ -31,7 +32,7 @@ impl<T> Kept<T> {
         item
     }
 
-    /// Returns `None` if the frame has no item, or a later one has reused it.
+    /// Returns the frame's item, or `None` if the frame never took one, or a later frame has reused it.
     fn of(&self, frame: u64) -> Option<&T> {
         let (user, item) = self.place(frame);
         (user.get() == Some(frame)).then_some(item)
@@ -58,17 +59,18 @@ impl CudaTimeline {
         after.record(&self.stream)
     }
 
-    /// Returns how long the kernel of a finished frame took; `None` if a later frame has reused its events.
+    /// Returns how long a frame's kernel took, or `None` if it is unfinished or its events were reused.
     pub fn time(&self, frame: u64) -> Result<Option<Duration>> {
         self.between(self.events(frame))
     }
 
-    /// Returns the events around a frame's kernel; `None` if a later frame has reused them.
+    /// Returns the events before and after a frame's kernel, or `None` if a later frame has reused them.
     pub fn events(&self, frame: u64) -> Option<(&Event, &Event)> {
         self.marks.of(frame).map(|(before, after)| (before, after))
     }
 
-    /// Returns the time from the previous frame's end to this one's, if both finished and are still kept.
+    /// Returns the time from the end of the previous frame's kernel to the end of this frame's. Returns
+    /// `None` if one of them is unfinished or its events were reused.
     pub fn period(&self, frame: u64) -> Result<Option<Duration>> {
         let last = frame.checked_sub(1).and_then(|last| self.events(last));
         self.between(last.zip(self.events(frame)).map(|((_, last), (_, end))| (last, end)))
@@ -85,7 +87,7 @@ impl CudaTimeline {
         self.stream.is_idle().map_err(|error| self.blame(error))
     }
 
-    /// Blocks until the stream is idle. A kernel may never end, and `cuStreamSynchronize` has no timeout.
+    /// Polls until the stream is idle, and fails after `timeout`. (`cuStreamSynchronize` has no timeout.)
     pub fn wait_idle(&self, timeout: Duration) -> Result<()> {
         let began = Instant::now();
         while !self.is_idle()? {
@@ -101,7 +103,7 @@ impl CudaTimeline {
         Ok(())
     }
 
-    /// Names the side that a frame is waiting for, in a hand-off without timelines where only the GPU waits.
+    /// Says which side is late. For hand-offs without timelines in which only the GPU waits.
     pub(crate) fn late_side(&self) -> String {
         match self.stream.is_idle() {
             Ok(false) => format!("CUDA did not signal: it has not finished {}", self.name),
@@ -109,7 +111,7 @@ impl CudaTimeline {
         }
     }
 
-    /// Attributes a sticky error to the kernel: after a fault, all calls on its context fail with that code.
+    /// Attributes a sticky error to the kernel. After a fault, all calls on the context fail with that code.
     pub fn blame(&self, error: Error) -> Error {
         match error {
             Error::Cuda { code, .. } if is_sticky(code) => {

@@ -25,7 +25,7 @@ impl HostProducer {
         let none = vk::BufferUsageFlags::empty();
         let buffers = own_slots(device, grid, desc.ring, none, MemoryLocation::CpuToGpu)?;
         let slots: Vec<_> = buffers.iter().map(|buffer| buffer.raw().into()).collect();
-        // With one frame in flight per slot, a slot's last frame is done before `produce` writes it again.
+        // With one frame in flight per slot, its previous frame is done before `produce` writes it again.
         let (max_in_flight, parameters) = (slots.len(), KernelShader::wave().parameters());
         let profile = Profile { max_in_flight, parameters, ..Profile::of_queue("host", slots) };
         Ok(Self { buffers, profile, grid, stamped: desc.stamped })
@@ -42,7 +42,7 @@ impl Producer for HostProducer {
         let phase = wave::phase(frame.time) as f32;
         let shape = WaveShape::of(&profile.parameters.values(&frame.parameters));
         let bytes = buffers[profile.slot_of(frame.index)].bytes_mut()?;
-        // Devices align such buffers to at least 16 bytes; the cast checks it.
+        // Devices align such buffers to at least 16 bytes, which the cast checks.
         let vertices: &mut [Vertex] = bytemuck::cast_slice_mut(bytes);
         vertices.par_chunks_mut(grid.cols as usize).enumerate().for_each(|(row, vertices)| {
             for (col, vertex) in vertices.iter_mut().enumerate() {

@@ -1,13 +1,13 @@
-//! Producers fill slots: a CUDA kernel (see the table of this crate), a Vulkan compute shader
+//! Producers fill slots with a CUDA kernel (see the table on the crate's page), a Vulkan compute shader
 //! ([`ComputeProducer`]) or CPU threads ([`HostProducer`]).
 //!
-//! A producer owns the ring's slots, because their memory differs. It also owns the hand-off, so the renderer
-//! does not depend on which one is used. For each frame,
+//! A producer owns the ring's slots, because each kind needs other memory. It also does the hand-off, so the
+//! renderer does not depend on how that is done. For each frame,
 //!
 //! 1. [`Producer::produce`] does or enqueues the work, and returns what to draw;
 //! 2. [`Producer::record_before_draw`] and [`Producer::record_after_draw`] record commands around the draw,
 //!    unless those of an earlier frame can be used again (see [`Profile::in_queue`]);
-//! 3. [`Producer::submit`] gives the submission its waits and signals, and checks whether it was made.
+//! 3. [`Producer::submit`] gives the submission its waits and signals, and notes whether it was made.
 
 mod compute;
 mod cuda_timeline;
@@ -43,7 +43,7 @@ pub struct ProducerDesc {
     /// Decides whether slots are buffers or images.
     pub scene: Scene,
     pub grid: Grid,
-    /// Some producers ignore this and have one slot.
+    /// The ring of slots. Some producers ignore it and have one slot.
     pub ring: Ring,
     /// Allows fewer frames in flight than there are slots; the other slots are for batches.
     pub in_flight: Option<usize>,
@@ -77,7 +77,7 @@ pub struct Produced {
     pub blocked: Option<Duration>,
 }
 
-/// Frames that are filled together when the first of them is due.
+/// Consecutive frames that are filled together when the first of them is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
     pub first: u64,
@@ -216,7 +216,7 @@ impl OwnershipTransfer {
     /// Records the transfer for a queue of `family` that reads the slot as `reads` says.
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass, for a queue of that family; the slot is alive.
+    /// `commands` must be recording, outside a render pass, for a queue of `family`. `slot` must be alive.
     pub unsafe fn record(
         self,
         device: &Device,
@@ -241,11 +241,12 @@ impl OwnershipTransfer {
     }
 }
 
-/// Fills the slots of a ring. The producer and the Vulkan queue must be idle before it is dropped.
+/// Fills the slots of a ring. Before a producer is dropped, its work and the Vulkan queue must be idle.
 pub trait Producer {
     fn profile(&self) -> &Profile;
 
-    /// Fills the frame's slot or enqueues that work. Does neither if all of the work runs in Vulkan's queue.
+    /// Fills the frame's slot, or enqueues the work that fills it, and returns what to draw. By default, does
+    /// neither, because all of the work runs in Vulkan's queue.
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
         Ok(self.profile().produced(frame))
     }
@@ -260,16 +261,16 @@ pub trait Producer {
     /// Records the commands that release `source` after the draw. Called outside a render pass.
     fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame, _source: Source) {}
 
-    /// Calls `submit` once. If the submission fails or is never made, the frame is abandoned.
+    /// Calls `submit` once. If `submit` fails or is never called, the frame is given up.
     ///
     /// # Safety
-    /// `submit` makes one submission to the engine's queue, which draws what [`Producer::produce`] returned
-    /// last, with these semaphores and the recorded commands. If it fails, it has made none.
+    /// `submit` must make one submission to the engine's queue, which draws what [`Producer::produce`]
+    /// returned last, with these semaphores and the recorded commands. If it fails, it must have made none.
     unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
         submit(FrameSync::default())
     }
 
-    /// Returns CUDA's stream and the events around each frame's kernel; `None` without CUDA.
+    /// Returns CUDA's stream and the events of recent frames, or `None` without CUDA.
     fn cuda_timeline(&self) -> Option<&CudaTimeline> {
         None
     }
@@ -284,7 +285,7 @@ pub trait Producer {
         None
     }
 
-    /// Ends all waits of Vulkan after a failure, so that its queue can become idle.
+    /// Ends all waits of Vulkan after a failure, so that Vulkan's queue can become idle.
     fn abandon(&mut self) {}
 }
 

@@ -41,7 +41,7 @@ pub fn own_slots(
 /// Makes the memory of `depth` slots with `make`. Pass `context` if CUDA shares that memory.
 ///
 /// # Errors
-/// The errors of `make`. If memory runs out, [`Error::NoRoom`] says what was asked for and what would fit.
+/// Fails as `make` does. If memory runs out, [`Error::NoRoom`] says what was asked for and what would fit.
 pub fn each_slot<T>(
     device: &Device,
     context: Option<&Cuda>,
@@ -57,7 +57,7 @@ pub fn each_slot<T>(
                 let fitted = slots.len();
                 // Free the slots first, because the ring that the advice suggests can use their memory.
                 drop(slots);
-                // CUDA includes other processes in its count; Vulkan's budget is an estimate.
+                // Prefer CUDA's count, which includes other processes. Vulkan's budget is an estimate.
                 let cuda = context.and_then(|context| context.memory().ok());
                 let free = cuda.map(|(free, _)| free).or_else(|| device.free_memory());
                 return Err(Error::NoRoom {
@@ -80,13 +80,14 @@ fn asked(scene: Scene, grid: Grid, depth: usize) -> String {
     format!("a ring of {depth} slots of {grid} {elements}, {bytes} bytes each, {all} in all")
 }
 
-/// Describes what would fit, after only the first `fitted` of `depth` slots with `bytes` bytes each did.
+/// Describes what would fit, if only `fitted` of `depth` slots of `bytes` bytes each could be allocated.
 fn advice(scene: Scene, bytes: u64, depth: usize, fitted: usize, free: Option<u64>) -> String {
     let deepest = match fitted {
         0 => "not even one of them fits".to_owned(),
         fitted => format!("the deepest that fits is --ring {fitted}"),
     };
-    // Slots that were allocated prove that there is room. Free memory may have shrunk or be fragmented.
+    // The slots that were allocated fit, even if less memory is reported as free now. All `depth` slots do
+    // not, even if enough is reported, because free memory may be fragmented.
     let room = (fitted as u64 * bytes).max(free.unwrap_or(0)).min(depth as u64 * bytes - 1);
     let fits = |&side: &u32| scene.frame_bytes(Grid { cols: side, rows: side }) <= room / depth as u64;
     // No scene has smaller elements than texels.
@@ -141,10 +142,10 @@ pub fn check_texture(device: &Device, size: Grid) -> Result<()> {
     Ok(())
 }
 
-/// Reads the slot's array, or a texture level by level. Both APIs must be idle.
+/// Reads the slot's array, or a texture level by level.
 ///
 /// # Safety
-/// The slot is alive, belongs to the queue's device, and holds an array like `array`.
+/// The slot must be alive, belong to the queue's device, and hold such an array. Both APIs must be idle.
 pub unsafe fn read_slot(
     queue: &mut Queue,
     slot: Source,

@@ -4,8 +4,8 @@ use wavefield_gpu::Result;
 use wavefield_gpu::cuda::KernelValues;
 use wavefield_gpu::vulkan::{Queue, one_shot};
 
-/// A producer of slots that are filled only once. They take turns, because a single slot would stay in the
-/// GPU's cache and be faster to draw.
+/// A producer whose slots are filled only once. Frames use the slots in turn, because a single slot would
+/// stay in the GPU's cache and be faster to draw.
 pub struct StillProducer {
     _filled_by: Box<dyn Producer>,
     profile: Profile,

@@ -37,12 +37,12 @@ pub struct TextureComputeProducer {
     device: Device,
 }
 
-/// As in `paint.wgsl`: the phase's bits and the stamp.
+/// The phase's bits and the stamp, as in `paint.wgsl`.
 type ShaderConstants = [u32; 2];
 
 impl TextureComputeProducer {
-    /// Makes the slots, in exported memory if `exported`. Nothing imports that memory: it shows what
-    /// exporting costs a draw.
+    /// Makes the slots, in exported memory if `exported`. Nothing imports that memory: the option shows how
+    /// much slower a draw from exported memory is.
     pub fn new(device: &Device, desc: &ProducerDesc, exported: bool) -> Result<Self> {
         let (size, stamped, depth) = (desc.grid, desc.stamped, desc.ring.depth());
         check_texture(device, size)?;
@@ -60,7 +60,7 @@ impl TextureComputeProducer {
             let slots = images.iter().map(|image| slot(image.raw(), image.view()));
             (slots.collect(), Vec::new(), Box::new(images))
         };
-        // A view of each level, because shaders write each level through its own view.
+        // Shaders write each level through a view of that level only.
         let level_view = |image, level| {
             let range = levels_of(vk::ImageAspectFlags::COLOR, level..level + 1);
             view(device, image, TEXTURE_FORMAT, vk::ImageViewType::TYPE_2D, range)
@@ -71,7 +71,7 @@ impl TextureComputeProducer {
         let levels = slots.iter().map(level_views).collect::<Result<Vec<_>>>()?;
         let written = |view: &ImageView| Bound::Storage(view.raw());
         let read = |view: &ImageView| Bound::Sampled(view.raw(), LAYOUT);
-        // The first level of each slot; all other levels; for each of those, the level above it.
+        // Lists of the first level of each slot, of all other levels, and of the level above each of those.
         let first: Vec<_> = levels.iter().flat_map(|slot| slot.first()).map(written).collect();
         let below: Vec<_> = levels.iter().flat_map(|slot| slot.iter().skip(1)).map(written).collect();
         let above: Vec<_> =
@@ -110,7 +110,8 @@ impl Producer for TextureComputeProducer {
         let compute = vk::PipelineStageFlags2::COMPUTE_SHADER;
         let written = (vk::ImageLayout::GENERAL, (compute, vk::AccessFlags2::SHADER_STORAGE_WRITE));
         let read = (LAYOUT, (compute | frame.reads.stage, frame.reads.access));
-        // The content is overwritten, so it may be lost. The draw that read it K frames ago must be done.
+        // The old texels may be lost, as all are overwritten. The draw that read them K frames ago must be
+        // done.
         let old = (vk::ImageLayout::UNDEFINED, (frame.reads.stage, vk::AccessFlags2::NONE));
         let reuse = color_barrier(image, old, written);
         let stamp = if self.stamped { frame_stamp::of(frame.index) } else { texel::NONE };
@@ -122,11 +123,11 @@ impl Producer for TextureComputeProducer {
         for level in 0..levels {
             let Grid { cols, rows } = texture::level(self.size, level);
             let groups = [cols.div_ceil(WORKGROUP), rows.div_ceil(WORKGROUP)];
-            // The level below and the draw read this level.
+            // The dispatch for the next level and the draw read this level.
             let range = whole_image().base_mip_level(level).level_count(1);
             let ready = color_barrier(image, written, read).subresource_range(range);
-            // SAFETY: as above; the lists were made in this order, and the constants have their type's size.
-            // The barriers order this level's writes with the reads before and after.
+            // SAFETY: as above. The indices follow the order of the lists, and the constants have their
+            // type's size. The barriers order this level's writes with the reads before and after.
             unsafe {
                 match level.checked_sub(1) {
                     None => self.paint.dispatch(commands, [slot], constants, groups),

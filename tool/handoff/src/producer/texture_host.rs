@@ -1,4 +1,5 @@
-//! CPU threads that paint a buffer. Vulkan copies it to an image, whose memory layout only the driver knows.
+//! CPU threads that paint a buffer. Vulkan copies the buffer to an image, because only the driver knows an
+//! image's memory layout.
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -40,7 +41,7 @@ impl TextureHostProducer {
         let staging = (0..depth).map(|_| Buffer::new(device, &desc)).collect::<Result<Vec<_>>>()?;
         let images = own_images(device, size, depth, vk::ImageUsageFlags::empty())?;
         let slots = images.iter().map(own_slot).collect();
-        // With one frame in flight per slot, a buffer's last frame is done before `produce` writes it again.
+        // With one frame in flight per buffer, its previous frame is done before `produce` writes it again.
         let profile = Profile { max_in_flight: depth, ..Profile::of_queue("host", slots) };
         let (regions, stamped, device) = (level_regions(size), request.stamped, device.clone());
         Ok(Self { staging, _images: images, profile, regions, size, stamped, device })
@@ -82,7 +83,7 @@ impl Producer for TextureHostProducer {
         let (size, phase) = (self.size, phase(frame.time) as f32);
         let slot = self.profile.slot_of(frame.index);
         let bytes = self.staging[slot].bytes_mut()?;
-        // Devices align such buffers to at least 16 bytes; the cast checks it.
+        // Devices align such buffers to at least 16 bytes, which the cast checks.
         let bytes = &mut bytes[..texture::chain_bytes(size) as usize];
         let chain: &mut [Texel] = bytemuck::cast_slice_mut(bytes);
         texture::paint_chain(size, phase, chain);
@@ -100,7 +101,7 @@ impl Producer for TextureHostProducer {
     }
 }
 
-/// Returns a copy for each level. The levels follow one another in the buffer.
+/// Returns a copy region for each level. The levels follow one another in the buffer.
 pub(crate) fn level_regions(size: Grid) -> Vec<vk::BufferImageCopy> {
     let mut offset = 0;
     let region = |index| {

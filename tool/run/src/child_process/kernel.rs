@@ -69,18 +69,16 @@ pub fn try_kernel(device: DeviceUuid, ptx: String, entry: String, grid: Grid) ->
     say!("{LAUNCHED}");
     // SAFETY: the memory holds the whole grid, only this uses it, and the signature is the documented one.
     let launched = unsafe { kernel.launch(&stream, memory.pointer(), [grid.cols, grid.rows], 0, 0.0, &[]) };
-    let ran = launched.and_then(|()| wait_for(&stream));
+    let ran = launched.and_then(|()| {
+        // Poll with pauses, because `cuStreamSynchronize` may keep a CPU core busy.
+        while !stream.is_idle()? {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        stream.synchronize()
+    });
     if ran.is_err() {
         // A context cannot release anything after a fault; the end of the process does.
         stuck_gpu::leak((stream, memory, kernel));
     }
     ran
-}
-
-/// Polls with pauses, because `cuStreamSynchronize` may keep a CPU core busy.
-fn wait_for(stream: &Stream) -> Result<()> {
-    while !stream.is_idle()? {
-        std::thread::sleep(Duration::from_micros(200));
-    }
-    stream.synchronize()
 }

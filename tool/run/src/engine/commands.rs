@@ -59,7 +59,19 @@ impl Drawer {
         let recorded = self.recordings.flights[flight.index].take() == Some(this);
         let in_queue = work.producer.profile().in_queue;
         if in_queue || !recorded {
-            record_before(observers, work, flight, frame, source)?;
+            let (device, commands) = (work.queue.device(), flight.before);
+            let usage = match in_queue {
+                true => vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT,
+                false => vk::CommandBufferUsageFlags::empty(),
+            };
+            begin(device, commands, usage)?;
+            if let Some(timestamps) = &observers.times.timestamps {
+                // Resets the draw's marks too: its command buffer is submitted after this one.
+                timestamps.reset(commands, flight.index);
+                timestamps.mark(commands, flight.index, BEGIN);
+            }
+            work.producer.get().record_before_draw(commands, frame, source);
+            end(device, commands)?;
         }
         if !recorded {
             self.record_draw(observers, work, flight, frame, this)?;
@@ -103,29 +115,6 @@ impl Drawer {
         work.producer.get().record_after_draw(commands, frame, source);
         end(device, commands)
     }
-}
-
-/// Resets the flight's timestamps, and records the producer's commands that come before the draw.
-fn record_before(
-    observers: &Observers,
-    work: &Work,
-    flight: &Flight,
-    frame: &Frame,
-    source: Source,
-) -> Result<()> {
-    let (device, commands) = (work.queue.device(), flight.before);
-    let usage = match work.producer.profile().in_queue {
-        true => vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT,
-        false => vk::CommandBufferUsageFlags::empty(),
-    };
-    begin(device, commands, usage)?;
-    if let Some(timestamps) = &observers.times.timestamps {
-        // Resets the draw's marks too: its command buffer is submitted after this one.
-        timestamps.reset(commands, flight.index);
-        timestamps.mark(commands, flight.index, BEGIN);
-    }
-    work.producer.get().record_before_draw(commands, frame, source);
-    end(device, commands)
 }
 
 pub(super) fn record_behind(

@@ -39,7 +39,6 @@ pub use observers::Observers;
 pub use probe::FoundElement;
 use producer_state::ProducerState;
 pub use producer_state::SlotNow;
-pub use side_views::FromTo;
 use switch::Setup;
 use timing::Begun;
 pub use timing::FrameTiming;
@@ -115,9 +114,11 @@ impl Engine {
         let flight = work.record_health(flight)?;
         let collected = observers.collect_finished(work.pacer.awaited(), work.producer.get());
         observers.times.last = work.record_health(collected)?;
-        if let Some(timing) = &observers.times.last {
-            let next = work.next();
-            work.producer.choose_batch(timing, next);
+        let next = work.next();
+        if let (Some(timing), Some(auto)) = (&observers.times.last, &mut work.producer.auto)
+            && let Some(frames) = auto.drawn(timing, next)
+        {
+            work.producer.set_batch(frames);
         }
         Ok(flight)
     }
@@ -155,7 +156,7 @@ impl Engine {
             time: moment.time,
             step: moment.step,
             parameters: work.producer.parameters,
-            reads: reads(drawer.scene, observers.read_by_compute()),
+            reads: reads(drawer.scene, observers.check.is_some() || observers.probe.is_some()),
         };
         let produced =
             trace_span!("produce", frame = frame.index).in_scope(|| work.producer.produce(&frame))?;

@@ -29,10 +29,6 @@ pub struct Observers {
 }
 
 impl Observers {
-    pub(super) fn read_by_compute(&self) -> bool {
-        self.check.is_some() || self.probe.is_some()
-    }
-
     pub(super) fn each(&self) -> impl Iterator<Item = &dyn Observer> {
         let check = self.check.as_ref().map(|check| check as &dyn Observer);
         let recorders = [&self.recorder, &self.watched].into_iter().flatten();
@@ -106,7 +102,7 @@ impl Observers {
     pub(crate) fn start_trace(&mut self, work: &mut Work, most: usize) -> Result<()> {
         self.settle(work)?;
         let (timeline, depth) = (work.producer.get().cuda_timeline(), work.pacer.depth());
-        self.recorder = Some(Recorder::new(&mut work.queue, timeline, depth, most)?);
+        self.recorder = Some(Recorder::new(&mut work.queue, timeline, depth, most, false)?);
         Ok(())
     }
 
@@ -135,7 +131,7 @@ impl Observers {
     pub fn watch(&mut self, work: &mut Work, frames: usize) -> Result<()> {
         self.settle(work)?;
         let (timeline, depth) = (work.producer.get().cuda_timeline(), work.pacer.depth());
-        self.watched = Some(Recorder::live(&mut work.queue, timeline, depth, frames)?);
+        self.watched = Some(Recorder::new(&mut work.queue, timeline, depth, frames, true)?);
         Ok(())
     }
 

@@ -160,7 +160,7 @@ impl Observer for Probe {
         let on_host = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
         let values = buffer_barrier(self.values[flight].raw(), written, on_host);
         // SAFETY: the caller promises that it is recording outside a render pass, that the GPU has finished
-        // with the flight, and that compute shaders may read the source (`Observers::read_by_compute`). Each
+        // with the flight, and that compute shaders may read the source (`Frame::reads`). Each
         // of the three lists has a place for every flight.
         unsafe {
             self.pipeline.bindings.point(0, flight, [bound]);

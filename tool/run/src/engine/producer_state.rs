@@ -2,9 +2,7 @@ use std::mem::ManuallyDrop;
 
 use super::Work;
 use super::batching::{AutoBatch, Batching};
-use super::timing::FrameTiming;
-use wavefield_gpu::Result;
-use wavefield_gpu::{cuda::KernelValues, vulkan::Pacer};
+use wavefield_gpu::{Result, cuda::KernelValues, vulkan::Pacer};
 use wavefield_handoff::producer::{Frame, Produced, Producer, Profile};
 
 pub struct ProducerState {
@@ -80,12 +78,6 @@ impl ProducerState {
     /// [`Batching::Auto`] this holds until the next automatic choice.
     pub fn set_batch(&mut self, frames: usize) {
         self.producer.set_batch(frames);
-    }
-
-    pub(super) fn choose_batch(&mut self, timing: &FrameTiming, next: u64) {
-        if let Some(frames) = self.auto.as_mut().and_then(|auto| auto.drawn(timing, next)) {
-            self.producer.set_batch(frames);
-        }
     }
 
     pub(super) fn produce(&mut self, frame: &Frame) -> Result<Produced> {

@@ -19,16 +19,10 @@ pub(super) struct SideViews {
     pub(super) views: Views,
 }
 
-/// The slot to draw and the buffer to draw into, each with its owner between Vulkan's uses.
-#[derive(Clone, Copy)]
-pub struct FromTo {
-    pub source: (Source, Owner),
-    pub into: (vk::Buffer, Owner),
-}
-
 impl Engine {
-    /// Draws pictures of a slot into a buffer, then signals `signal`. Waits if too many are in flight, and
-    /// before the first picture of a new size. After an error, nothing is submitted or signalled.
+    /// Draws pictures of a slot into a buffer, then signals `signal`. Slot and buffer come with their owner between
+    /// Vulkan's uses. Waits if too many are in flight, and before the first picture of a new size. After an error,
+    /// nothing is submitted or signalled.
     ///
     /// # Safety
     /// The slot holds the array of the engine's current producer. The buffer has room for `wanted` and the
@@ -37,7 +31,8 @@ impl Engine {
     pub unsafe fn render_views(
         &mut self,
         wanted: &Wanted<'_>,
-        FromTo { source, into }: FromTo,
+        source: (Source, Owner),
+        into: (vk::Buffer, Owner),
         signal: Option<vk::SemaphoreSubmitInfo<'static>>,
     ) -> Result<()> {
         let Self { drawer, work, .. } = self;

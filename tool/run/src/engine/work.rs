@@ -8,6 +8,7 @@ use super::ProducerState;
 use super::side_views::SideViews;
 use crate::{Choice, Config, Stop};
 use wavefield_gpu::cuda::Cuda;
+use wavefield_gpu::threads::cpu_time;
 use wavefield_gpu::vulkan::{Device, Pacer, Queue};
 use wavefield_gpu::{Error, Result, report};
 use wavefield_handoff::producer::Producer;
@@ -218,8 +219,11 @@ impl WaitLimit {
         slowest: Option<Duration>,
     ) -> impl Fn(Duration) -> Result<()> + 'a {
         let limit = self.limit(slowest);
+        let began = self.software.then(cpu_time).flatten();
         move |waited| {
             producer.is_idle()?;
+            let ran = began.zip(cpu_time()).map(|(began, now)| now.saturating_sub(began));
+            let waited = drawn_for(waited, ran);
             if self.stop.requested() && waited >= STOPPING {
                 let progress = producer.progress().map_or(String::new(), |progress| format!(" ({progress})"));
                 return Err(Error::Stopped(format!(
@@ -238,9 +242,25 @@ impl WaitLimit {
     }
 }
 
+/// Returns how long a frame was being drawn. A software device draws only while this process runs, and `ran`
+/// is its CPU time. On a busy machine that may be much less than the time that passed, but a device that hangs
+/// may use none, so at least a fifth of the time counts.
+fn drawn_for(waited: Duration, ran: Option<Duration>) -> Duration {
+    ran.map_or(waited, |ran| waited.min(ran.max(waited / 5)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_software_device_on_a_busy_machine_has_more_time() {
+        let seconds = |waited, ran: Option<u64>| {
+            drawn_for(Duration::from_secs(waited), ran.map(Duration::from_secs)).as_secs()
+        };
+        assert_eq!([seconds(10, None), seconds(10, Some(20)), seconds(10, Some(7))], [10, 10, 7]);
+        assert_eq!([seconds(10, Some(0)), seconds(50, Some(0))], [2, 10], "a device that hangs");
+    }
 
     #[test]
     fn a_software_device_has_as_long_as_its_frames_take() {

@@ -4,7 +4,7 @@ use super::figures::{by_grid, figure, grid};
 use super::record::{Cell, Report};
 use super::strategy::Strategy;
 
-/// A hand-off that is slower by at most this share is as good as the fastest. `--batch auto` accepts the
+/// A hand-off that is slower by at most this share counts as good as the fastest. `--batch auto` accepts the
 /// same share: a smaller gain is not worth the latency of a deeper ring.
 const WORTH: f64 = 0.05;
 
@@ -66,7 +66,7 @@ fn cost(cell: &Cell) -> String {
     let (frame, at) = (cell.frame_us.mean, grid(cell.grid));
     match cell.overhead_us {
         None => format!("{} µs at {at}", figure(frame)),
-        // Kernel and draw overlap by more than the hand-off costs.
+        // The kernel and the draw overlap by at least as much as the hand-off costs.
         Some(cost) if cost <= 0.0 => format!("nothing at {at}"),
         Some(cost) => format!("{} µs ({:.1} % of the frame) at {at}", figure(cost), cost / frame * 100.0),
     }

@@ -64,7 +64,7 @@ fn column((size, cells): &ChartField<'_>, rows: &[&Cell], left: f64, top: impl F
     }
 }
 
-/// A bar longer than `full` ends in an arrow.
+/// Draws a bar. It has the full `length` for the value `full`, and ends in an arrow for a greater value.
 fn bar(class: &str, [x, y]: [f64; 2], length: f64, value: f64, full: f64) -> Markup {
     // NaN draws an empty bar.
     let width = length * (value / full).clamp(0.0, 1.0).max(0.0);
@@ -76,7 +76,8 @@ fn bar(class: &str, [x, y]: [f64; 2], length: f64, value: f64, full: f64) -> Mar
     }
 }
 
-/// Returns the largest value up to four times the median, so that one slow hand-off does not hide the rest.
+/// Returns the largest value that is at most four times the median, so that one slow hand-off does not shrink
+/// all other bars.
 fn full(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.filter(|value| value.is_finite() && *value > 0.0).collect();
     values.sort_unstable_by(f64::total_cmp);
@@ -93,7 +94,8 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// Returns a cell for each row. A hand-off and batch has up to two rows: the smallest and the default ring.
+/// Returns a cell for each row. Each pair of hand-off and batch has up to two rows: its smallest ring and the
+/// default ring.
 fn rows<'a>(fields: &[ChartField<'a>]) -> Vec<&'a Cell> {
     let cells = || fields.iter().flat_map(|(_, cells)| cells).copied();
     let default = vulkan_cuda::Ring::default().depth() as u32;

@@ -11,7 +11,8 @@ use super::stats::{NOISY_SPREAD, Ratio, ratio};
 use wavefield_gpu::{Error, Result, report::word};
 
 /// A change of at most this share is neither slower nor faster, even if the interval excludes 1. Runs of one
-/// program differ by as much in clocks, memory layout and other load, which no interval within a run shows.
+/// program differ by as much because of clocks, memory layout and other load, and no interval within a run
+/// shows that.
 pub(super) const SAME_WITHIN: f64 = 0.02;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -35,15 +36,15 @@ pub struct Compared {
     pub failed: bool,
 }
 
-/// Displayed as a table of at most 160 columns.
+/// The result of [`compare`]. Displays as a table of at most 160 columns.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     runs: Vec<(&'static str, u64)>,
     notes: Vec<String>,
     /// In the order of the first new run, grid by grid.
     pub cells: Vec<Compared>,
-    /// Cells that are not in every run. They are not compared: with fewer runs a cell would look more certain
-    /// than it is, and old and new runs that were measured alternately would no longer alternate.
+    /// Cells that are not in every run. They are not compared: a cell with fewer runs would look more certain
+    /// than it is, and old and new runs that were measured in turn would no longer alternate.
     pub left_out: Vec<String>,
     fail_above: Option<f64>,
 }
@@ -59,9 +60,9 @@ impl Comparison {
     }
 }
 
-/// Compares runs by the mean frame time of each cell: see `docs/bench-schema.md`. `force`: even if they come
-/// from different machines or measured different things. A cell fails if the lower end of its interval is
-/// above `fail_above`.
+/// Compares runs by the mean frame time of each cell: see `docs/bench-schema.md`. With `force`, compares even
+/// runs that come from different machines or measured different things. A cell fails if the lower end of its
+/// interval is above `fail_above`.
 pub fn compare(old: &[Report], new: &[Report], force: bool, fail_above: Option<f64>) -> Result<Comparison> {
     check("old", old)?;
     check("new", new)?;
@@ -158,7 +159,7 @@ const NOTED: [Property; 7] = [
     ("rounds", |run| format!("{} of {} ms", run.settings.rounds, run.settings.round_ms)),
 ];
 
-/// Lists properties that differ within one side or between the sides.
+/// Lists the properties that differ within the old runs, within the new runs, or between the two.
 fn differences(properties: &[Property], old: &[Report], new: &[Report]) -> Vec<String> {
     let words =
         |names: &BTreeSet<String>| names.iter().map(|name| short(name, 60)).collect::<Vec<_>>().join(" or ");

@@ -41,7 +41,8 @@ pub(super) fn moment(seconds: u64) -> String {
     time.map_or_else(|| format!("{seconds} s after 1970"), |time| time.to_string())
 }
 
-/// Replaces control characters, which could move a terminal's cursor: a report may not be trustworthy.
+/// Replaces control characters: a report may come from somebody else, and they could move a terminal's
+/// cursor.
 pub(super) fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }

@@ -1,4 +1,5 @@
-//! The report as a page without network or scripts. `maud` escapes all text, so names cannot add markup.
+//! The report as a page that loads nothing and runs no script. `maud` escapes all text, so names cannot add
+//! markup.
 
 use std::path::Path;
 

@@ -1,8 +1,9 @@
 //! How long a signal takes from one API to the other, and from each API to the CPU.
 //!
-//! Measures a ping-pong of two timelines without work in between. CUDA records the time and signals. A
-//! Vulkan submission waits for that, records the time and signals. CUDA waits for that and records the time
-//! again. CUDA reads `%globaltimer`, Vulkan writes timestamps: one clock, if [`Latency::same_clock`].
+//! Measures a ping-pong of two timelines without work in between. CUDA records the time and signals. A Vulkan
+//! submission waits for that signal, records the time and signals. CUDA waits for Vulkan's signal and records
+//! the time again. CUDA reads `%globaltimer`, and Vulkan writes timestamps. [`Latency::same_clock`] tells
+//! whether both read one clock.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -22,7 +23,7 @@ use wavefield_run::{Config, ProducerKind, Stop};
 
 const LATENCY_SCHEMA: &str = "wavefield-latency/1";
 
-/// `docs/bench-schema.md` describes the fields.
+/// The result of [`measure_latency`]. `docs/bench-schema.md` describes the fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     pub schema: String,
@@ -43,6 +44,7 @@ pub struct Latency {
     pub host_stream_us: Option<Distribution>,
 }
 
+/// The number of ping-pongs that are enqueued before a wait for the GPU.
 const CHUNK: usize = 250;
 /// The number of CPU round trips of each kind. It is small because some take 10 ms.
 const HOST_ROUNDS: usize = 300;
@@ -87,7 +89,7 @@ pub fn measure_latency(
     let mut found = LatencySamples::default();
     let measured = bench.measure(rounds, stop, &mut found);
     let measured = measured.inspect_err(|_| {
-        // CUDA and Vulkan may each wait for a signal that the other will never send.
+        // CUDA may wait for a signal that Vulkan never sends, or the reverse.
         stuck_gpu::leak(bench);
     });
     let LatencySamples { trips, mut enqueue_us, host_us } = found;
@@ -192,14 +194,14 @@ impl LatencyBench {
             self.value += 1;
             let began = Instant::now();
             self.stamp(index * 2)?;
-            // SAFETY: the stream is idle before the timelines are dropped.
+            // SAFETY: the stream is idle before the timelines are dropped: after an error, they are leaked.
             unsafe {
                 self.ping.cuda_signal_after_kernels(&self.stream, self.value)?;
                 self.pong.cuda_wait(&self.stream, self.value)?;
             }
             self.stamp(index * 2 + 1)?;
             enqueue_us.push(began.elapsed().as_secs_f64() * 1e6);
-            // As everywhere, CUDA's signal is enqueued before the submission that waits for it.
+            // CUDA's signal is always enqueued before the submission that waits for it.
             self.submit(Some(self.commands[index]))?;
         }
         self.queue.wait_idle()?;
@@ -230,11 +232,12 @@ impl LatencyBench {
             .wait_semaphore_infos(&waits[..buffers.iter().len()])
             .command_buffer_infos(buffers.as_slice())
             .signal_semaphore_infos(&signals);
-        // SAFETY: the commands are recorded and not pending; all objects live until the queue is idle.
+        // SAFETY: the commands are recorded and not pending. All objects live until the queue is idle, or are
+        // leaked.
         unsafe { self.queue.submit(&[batch]) }
     }
 
-    /// Times a round trip of the CPU, in microseconds.
+    /// Returns the time of one round trip of the CPU, in microseconds.
     fn host(&mut self, trip: fn(&mut Self) -> Result<bool>) -> Result<f64> {
         self.value += 1;
         let began = Instant::now();

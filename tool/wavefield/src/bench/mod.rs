@@ -1,10 +1,11 @@
-//! The benchmark: measures the cost of each hand-off, so that others can verify it.
+//! The benchmark: measures the cost of each hand-off, so that others can verify the figures.
 //!
-//! [`choose`] chooses a device, [`plan`] lists the cells, and [`run`] measures them into a
-//! [`record::Report`], from which every output (table, JSON, page, comparison) is made.
+//! [`choose`] chooses a device. [`plan`] lists the cells: combinations of strategy, ring, batch and grid.
+//! [`run`] measures them into a [`record::Report`], from which every output (table, JSON, page, comparison)
+//! is made.
 //!
 //! - `strategy`: the strategies to compare; `runner`: measures them; `session`: the input and the samples
-//! - `produce_only`, `latency`: other measurements
+//! - `produce_only`: measures the CUDA kernel alone; `latency`: measures how long a signal takes
 //! - [`record`]: the results as data; `stats`: means and intervals; `figures`: formats them
 //! - `table`, `files`, `html`, `chart`, `advice`: the report as text, JSON and a page
 //! - `compare`: compares old and new reports

@@ -30,7 +30,7 @@ pub(super) fn measure<K: SceneKernels>(
     let slots = kernels.slots(&device, context, desc.ring.depth())?;
     let timeline = CudaTimeline::new(context, &kernel.name)?;
     let measured = measure_with(session, config, samples, &timeline, (&kernels, &slots));
-    // After an error, enqueued work may still use the slots.
+    // After an error, enqueued work may still use the slots. Leak them if it does not end in time.
     if let Err(Error::Stuck { .. }) = timeline.wait_idle(config.timeout) {
         stuck_gpu::leak((timeline, kernels, slots));
     }

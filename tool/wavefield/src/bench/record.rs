@@ -57,8 +57,9 @@ pub struct Cell {
     pub noisy: bool,
 }
 
-/// Sets each overhead: the cell's mean frame time, less its kernel time, less the mean frame time of
-/// `render-only` on the same grid and ring ([one slot](Strategy::slots_alone) for `inline`), if known.
+/// Sets the overhead of each cell with a hand-off: its mean frame time, less its kernel time, less the mean
+/// frame time of `render-only` on the same grid and ring ([one slot](Strategy::slots_alone) for `inline`), if
+/// known.
 ///
 /// A cell's own draw time cannot be used: if CUDA interrupts the draw, the GPU's switch to CUDA and back is
 /// between the draw's timestamps, and the overhead would seem to vanish.
@@ -77,7 +78,7 @@ pub(super) fn with_overhead(mut cells: Vec<Cell>) -> Vec<Cell> {
     cells
 }
 
-/// In microseconds. Quantiles are by nearest rank.
+/// A distribution of times, in microseconds. Quantiles are by nearest rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
     pub mean: f64,

@@ -1,4 +1,4 @@
-//! The input to the measurement of every cell, and the samples that it collects.
+//! The input to the measurement of every cell, and the samples that a measurement collects.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) struct Measurements {
 }
 
 impl Measurements {
-    /// Adds a frame. Its frame time is from the end of `last` to its own end.
+    /// Adds the frame `timing`. Its frame time is from the end of the previous frame, `last`, to its own end.
     pub(super) fn add(&mut self, last: &FrameTiming, timing: &FrameTiming) {
         let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
         if let (Some(from), Some(to)) = (last.end_ns, timing.end_ns) {

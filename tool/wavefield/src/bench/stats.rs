@@ -1,5 +1,6 @@
 //! Distributions, the spread between rounds, and the confidence interval of a ratio of runs. `statrs`
-//! provides Student's t, but not the quantiles: it interpolates them, but here each is a measured frame.
+//! provides Student's t. Its quantiles are not used, because they are interpolated, and each quantile here is
+//! a measured frame.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::statistics::{Data, OrderStatistics, Statistics};
@@ -22,8 +23,8 @@ impl Distribution {
 
     /// Sorts `samples` and returns their distribution, which is all zeros if there are none.
     ///
-    /// A quantile is by nearest rank: the smallest sample for which at least that share of the samples is not
-    /// larger. So each is a measured frame, and the p99 of fewer than 100 samples is the largest sample.
+    /// Each quantile is a sample (nearest rank): the smallest one that at least the given share of the
+    /// samples does not exceed. The p99 of fewer than 100 samples is therefore the largest sample.
     pub fn of(samples: &mut [f64]) -> Distribution {
         samples.sort_unstable_by(f64::total_cmp);
         let samples = &*samples;
@@ -44,18 +45,18 @@ impl Distribution {
 
 /// Returns (largest - smallest) / median of the rounds' means; 0 with fewer than two rounds.
 ///
-/// It grows with the number of rounds, so it is not a standard error, but warns of the worst case seen.
+/// The spread grows with the number of rounds: it is no standard error, but shows the worst case.
 pub(super) fn spread(round_means: &[f64]) -> f64 {
     let mut sorted = round_means.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     let [smallest, .., largest] = sorted[..] else { return 0.0 };
     let median = Data::new(sorted).median();
-    // Rounds of zero length are broken data, but must not cause a division by zero.
+    // A median of zero means broken data, but must not cause a division by zero.
     let scale = if median > 0.0 { median } else { largest.abs() };
     if largest == smallest { 0.0 } else { (largest - smallest) / scale }
 }
 
-/// A single round has no spread and is never noisy.
+/// Returns whether the rounds spread by more than [`NOISY_SPREAD`]. A single round has no spread.
 pub(super) fn is_noisy(round_means: &[f64]) -> bool {
     let spread = spread(round_means);
     spread.is_nan() || spread > NOISY_SPREAD
@@ -72,11 +73,12 @@ pub struct Ratio {
 ///
 /// Logarithms turn the ratio into a difference, and give the same interval whichever side is old. With one
 /// run on each side, the samples are rounds; otherwise they are runs, each the geometric mean of its rounds.
-/// Frames of one round, and rounds of one run, are not independent: pooled, they would make an effect on a
-/// whole run look like a difference between old and new. Both sides share one variance, because the machine
-/// causes it. So one side may have a single run if the opposite side has more.
+/// Frames of one round, and rounds of one run, are not independent. If they were pooled, an effect on a whole
+/// run would look like a difference between old and new. Both sides share one variance, because the machine
+/// causes it. One side may therefore have a single run if the other side has several.
 ///
-/// Returns `None` for fewer than two rounds of a single run, or means that are not positive and finite.
+/// Returns `None` if both sides have one run and one of the runs has fewer than two rounds, if a run has no
+/// round, or if a mean is not positive and finite.
 pub(super) fn ratio(old: &[&[f64]], new: &[&[f64]]) -> Option<Ratio> {
     let one_each = old.len() == 1 && new.len() == 1;
     let side = |runs: &[&[f64]]| -> Option<Vec<f64>> {
@@ -96,7 +98,7 @@ pub(super) fn ratio(old: &[&[f64]], new: &[&[f64]]) -> Option<Ratio> {
     [value, low, high].iter().all(|figure| figure.is_finite()).then_some(Ratio { value, low, high })
 }
 
-/// Returns `None` without rounds, or if a mean has no logarithm.
+/// Returns the logarithms of the means, or `None` if there is no mean or one has no logarithm.
 fn logs(round_means: &[f64]) -> Option<Vec<f64>> {
     let sound = !round_means.is_empty() && round_means.iter().all(|&mean| mean.is_finite() && mean > 0.0);
     sound.then(|| round_means.iter().map(|mean| mean.ln()).collect())

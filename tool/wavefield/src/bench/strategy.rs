@@ -19,7 +19,8 @@ pub enum Strategy {
     Handoff(Handoff),
     /// A Vulkan compute shader on the same device, without interop.
     Compute,
-    /// The draw alone. It draws a ring's slots in turn, from ordinary device memory that was filled once.
+    /// The draw alone. It draws a ring's slots in turn. They are in ordinary device memory, and were filled
+    /// once.
     RenderOnly,
     /// The draw alone, from memory that could be shared with CUDA but is not.
     RenderShared,
@@ -93,15 +94,17 @@ impl Strategy {
         Self::from_str(name, false).map_or(String::new(), |strategy| strategy.words().1.to_owned())
     }
 
-    /// Returns whether a strategy has a hand-off. For a name that this version does not know, returns true.
+    /// Returns whether the strategy of this name has a hand-off. Returns true for a name that this version
+    /// does not know.
     pub(super) fn has_handoff(name: &str) -> bool {
         ![Self::Compute, Self::RenderOnly, Self::RenderShared, Self::ProduceOnly]
             .map(Self::name)
             .contains(&name)
     }
 
-    /// Returns the number of slots of the `render-only` cell to compare with. It is 1 for `inline`, whatever
-    /// its ring: its kernel runs right before the draw, which finds the slot in the GPU's cache.
+    /// Returns the number of slots of the `render-only` cell to compare a cell with: `ring`, but 1 for
+    /// `inline`. The kernel of `inline` runs right before the draw, which then finds the slot in the GPU's
+    /// cache.
     pub(super) fn slots_alone(name: &str, ring: u32) -> u32 {
         if name == Self::INLINE.name() { 1 } else { ring }
     }
@@ -154,8 +157,9 @@ impl CellPlan {
     }
 }
 
-/// Returns the cells: every ring and batch for `timeline`, every ring for `device-copy`, and one cell for
-/// each other strategy. `render-only` has the rings to compare all others with (`Strategy::slots_alone`).
+/// Returns the cells of each grid: every ring and batch for `timeline`, every ring for `device-copy`, and one
+/// cell for each other strategy. `render-only` gets the rings that the other cells are compared with
+/// (`Strategy::slots_alone`).
 pub fn plan(
     scene: Scene,
     strategies: &[Strategy],

@@ -38,7 +38,8 @@ pub(super) const MEANING: &str = "frame: mean time from the end of one frame on 
      during it. CPU: to produce, record and submit. -: nothing to measure. ~: noisy, the means of its rounds lie more than 10 % apart; \
      measure again before quoting it.";
 
-/// A table of at most 160 columns with one row per cell, by grid. It ends with the recommended hand-off.
+/// A table of at most 160 columns with one row per cell, grouped by grid. It ends with the recommended
+/// hand-off.
 pub struct Table<'a>(pub &'a Report);
 
 impl fmt::Display for Table<'_> {

@@ -64,7 +64,8 @@ impl KernelArgs {
         }
     }
 
-    /// Reads the kernel and sets its parameters. Fails if it lacks one of them or does not fit the scene.
+    /// Reads the kernel and sets its parameters. Fails if the kernel lacks one of the parameters or does not
+    /// fit the scene.
     pub(super) fn apply(&self, config: &mut Config) -> Result<()> {
         config.risk_the_gpu = self.risk_the_gpu;
         config.kernel =
@@ -96,7 +97,8 @@ fn is_given(matches: &ArgMatches, option: &str) -> bool {
 }
 
 impl RunArgs {
-    /// Refuses options that have no effect because of another option, or because there is a window or none.
+    /// Refuses options that have no effect because of another option, or because the run has a window, or has
+    /// none.
     fn check(&self, headless: bool, matches: &ArgMatches) -> Result<()> {
         let config = &self.config;
         if let Some(option) =

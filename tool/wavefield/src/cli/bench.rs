@@ -117,7 +117,8 @@ fn latency(args: LatencyArgs, stop: &Stop) -> Result<()> {
     ended(failures, found.complete, "round trip")
 }
 
-/// Returns the first failure, or an error if the measurement is incomplete. `last` names its last step.
+/// Returns the first failure, or an error if the measurement is incomplete. `last` names the measurement's
+/// last step.
 fn ended(mut failures: Failures, complete: bool, last: &str) -> Result<()> {
     if !complete {
         failures.add(Error::Stopped(format!(

@@ -7,8 +7,9 @@ use wavefield_window::EventLoop;
 
 use crate::signals::leave_at_once;
 
-/// Connects to the display. If its server accepts the connection and then sends nothing, the library never
-/// returns. So a second thread ends the process after a timeout, which is safe because no run has begun.
+/// Connects to the display. If the display server accepts the connection and then sends nothing, the library
+/// never returns. A second thread therefore ends the process after a timeout, which is safe because no run
+/// has begun.
 pub(super) fn connect(config: &Config, stop: &Stop) -> Result<EventLoop> {
     let (connected, wait) = std::sync::mpsc::channel::<()>();
     let (timeout, stop, began) = (config.timeout, stop.clone(), Instant::now());
@@ -36,7 +37,7 @@ pub(super) fn connect(config: &Config, stop: &Stop) -> Result<EventLoop> {
             leave_at_once(error.exit_code());
         }
     };
-    // Without the thread there is no timeout; a second signal still ends the process.
+    // If the thread cannot be started, there is no timeout, but a second signal still ends the process.
     let _ = std::thread::Builder::new().name("display watch".into()).spawn(watch);
     let event_loop = EventLoop::new();
     drop(connected);

@@ -1,4 +1,4 @@
-//! `wavefield devices`: all devices, and which one would be used.
+//! `wavefield devices`: lists all devices, and says which one a run would use.
 
 use clap::Args;
 use wavefield_gpu::vulkan::Validation;

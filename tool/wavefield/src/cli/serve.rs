@@ -49,12 +49,12 @@ pub(super) struct ServeArgs {
     verify: bool,
 }
 
-/// Runs until a stop, or until `--frames` frames are drawn.
+/// Runs until `stop` is requested or `--frames` frames are drawn.
 pub(super) fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Result<()> {
     if let Some(number) = args.until_closed {
         let parent =
             inherited(number as RawFd).map_err(|reason| Error::Usage(format!("--until-closed: {reason}")))?;
-        // Waits for the GPU time out after --timeout. Only a driver call that never returns takes longer.
+        // Every wait for the GPU ends after --timeout, so only a driver call that never returns takes longer.
         end_when_closed(parent, stop, args.run.config.timeout + Duration::from_secs(10))?;
     }
     let options = ServeOptions {
@@ -112,9 +112,9 @@ fn inherited(number: RawFd) -> Result<OwnedFd, String> {
     if number < 3 {
         return Err("0, 1 and 2 are the standard streams: give a descriptor from 3 on".into());
     }
-    // SAFETY: the descriptor is used only for queries, which fail if it is not open.
+    // SAFETY: the descriptor is passed only to `fcntl` and `fstat`, which fail if it is not open.
     let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
-    // This process opens all of its descriptors with this flag; an inherited one lacks it.
+    // This process opens all of its own descriptors with `CLOEXEC`. An inherited descriptor lacks this flag.
     let flags = rustix::io::fcntl_getfd(descriptor);
     if flags.map_or(true, |flags| flags.contains(FdFlags::CLOEXEC)) {
         return Err(format!("descriptor {number} was not passed to this program"));
@@ -126,6 +126,6 @@ fn inherited(number: RawFd) -> Result<OwnedFd, String> {
     // Child processes must not inherit the descriptor.
     rustix::io::fcntl_setfd(descriptor, FdFlags::CLOEXEC)
         .map_err(|error| format!("descriptor {number}: {error}"))?;
-    // SAFETY: the descriptor is open, and nothing else in this process owns it: see above.
+    // SAFETY: the descriptor is open, and it was inherited, so nothing else in this process owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }

@@ -1,4 +1,5 @@
-//! `wavefield try-import`: imports a client's memory before the renderer does. Hidden from `--help`.
+//! `wavefield try-import`: tries to import a client's memory, in a child process of the renderer. Hidden from
+//! `--help`.
 //!
 //! Standard input is a socket with one packet of descriptors. The child writes to standard output once both
 //! devices are open, and reports errors on standard error. Exit codes: 0 the memory can be imported, 1 it

@@ -45,7 +45,8 @@ impl WebArgs {
 /// The default address of `--web`.
 const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8090);
 
-/// Returns the command that forwards the page to another machine. `localhost` could be another user's ::1.
+/// Returns the `ssh` command that makes the page reachable from another machine. It names the address,
+/// because `localhost` may resolve to `::1`, where another user may listen.
 fn tunnel(address: SocketAddr) -> String {
     format!("ssh -L {address}:{address} {}", wavefield_window::web::host_name())
 }

@@ -62,6 +62,10 @@ impl Browser {
                 _ => continue,
             };
             if answer["id"] == self.last {
+                // A reload came between. `until` asks the new page.
+                if answer["error"]["message"] == "Inspected target navigated or closed" {
+                    return Value::Null;
+                }
                 assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
                 return answer["result"].clone();
             }

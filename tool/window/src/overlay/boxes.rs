@@ -11,12 +11,12 @@ use crate::screen::Screen;
 
 const NOTICE: Duration = Duration::from_secs(12);
 
-/// The boxes that are shown over the picture for a limited time.
+/// The boxes over the picture: the list of keys, the mark of a recording, a notice, and a kernel's problem.
 #[derive(Default)]
 pub(crate) struct Boxes {
     /// Whether the list of keys is shown.
     pub(crate) help: bool,
-    /// Whether a key has started a recording.
+    /// Whether a recording runs that a key has started.
     pub(crate) records: bool,
     /// The notice, and when it disappears.
     pub(super) notice: Option<(String, Instant)>,
@@ -40,7 +40,7 @@ impl Boxes {
         self.help || self.records || self.problem.is_some()
     }
 
-    /// `picture` is the area that no panel covers.
+    /// Shows the boxes in `picture`, the area that no panel covers. `notices`: whether to show a notice too.
     pub(super) fn show(&self, egui: &Context, picture: Rect, screen: &dyn Screen, notices: bool) {
         if self.records {
             let red = Some(Color32::from_rgb(235, 60, 50));

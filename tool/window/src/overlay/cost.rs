@@ -24,7 +24,8 @@ impl OverlayCost {
         Ok(Self { cpu: 0.0, gpu: 0.0, marks: Timestamps::new(device, FLIGHTS)?, marked: [false; FLIGHTS] })
     }
 
-    /// Call this before recording the overlay's commands. The GPU must have finished with the flight.
+    /// Call this before recording the overlay's commands. The GPU must have finished the flight's earlier
+    /// commands.
     pub(super) fn begin(&mut self, commands: vk::CommandBuffer, flight: usize) -> Result<()> {
         let Some(marks) = self.marks.as_ref().filter(|_| flight < FLIGHTS) else { return Ok(()) };
         if std::mem::replace(&mut self.marked[flight], true)

@@ -1,4 +1,4 @@
-//! The times of the last frames, and how a switch of settings changed them. Pure arithmetic.
+//! The times of recent frames, and how a switch of settings changed them. Pure arithmetic.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -7,15 +7,15 @@ use wavefield_run::watch::trace::{FrameSpans, GpuClock};
 
 pub(super) const FRAMES: usize = 240;
 
-/// All times are in seconds, unless stated otherwise.
+/// The times of recent frames, in seconds unless stated otherwise.
 #[derive(Default)]
 pub(super) struct Figures {
     frames: VecDeque<FrameParts>,
     seen: Option<u64>,
-    /// When the CPU began the last frame, and when [`Figures::ignore_gap`] was last called.
+    /// When the CPU began the latest frame, and when [`Figures::ignore_gap`] was last called.
     began: Option<Instant>,
     rested: Option<Instant>,
-    /// The end of the last draw, in nanoseconds of the GPU's clock; `None` after a gap.
+    /// The end of the latest draw, in nanoseconds of the GPU's clock; `None` after a gap.
     end: Option<f64>,
     batch: usize,
     uses_cuda: bool,
@@ -81,7 +81,8 @@ impl Figures {
         }
     }
 
-    /// Adds a frame if it is new. `in_queue`: its kernel is in Vulkan's queue. `behind`: see [`FrameParts`].
+    /// Adds a frame if it is new. `in_queue`: whether its kernel ran in Vulkan's queue. `behind`: see
+    /// [`FrameParts`].
     pub(super) fn add(&mut self, spans: &FrameSpans, in_queue: bool, clock: &GpuClock, behind: f64) {
         let [begin, draw, end] = spans.vulkan;
         if self.seen.is_some_and(|seen| spans.frame <= seen) {
@@ -89,14 +90,15 @@ impl Figures {
         }
         let follows = self.seen.replace(spans.frame).is_some_and(|seen| seen + 1 == spans.frame);
         let (began, took) = spans.cpu;
-        // The times of the last frames before a gap may arrive after it.
+        // The times of the last frames before a gap may arrive only after the gap.
         let was = self.began.replace(began);
         let rested = self.rested.zip(was).is_some_and(|(rested, was)| was < rested && rested < began);
         let Some(before) = self.end.replace(end).filter(|_| follows && !rested) else { return };
         let kernel = if in_queue { Some((begin, draw)) } else { spans.cuda };
         // The GPU had work from the frame's submission or the start of its kernel, whichever came first.
-        // Ignore a kernel that ended before the last frame: a batch filled the frame ahead of time. `took`
-        // excludes waits for the hand-off, so the time that the GPU lost to them is part of the hand-off.
+        // Ignore a kernel that ended before the end of the previous draw: a batch filled the frame ahead of
+        // time. `took` excludes the CPU's waits for the hand-off, so the time that the GPU loses during them
+        // counts as hand-off.
         let submitted = clock.at(began + took);
         let launched = kernel.filter(|(_, end)| *end > before).map(|(begin, _)| begin);
         let asked = launched.map_or(submitted, |begin| begin.min(submitted));
@@ -135,7 +137,8 @@ impl Figures {
         self.frames.len() == FRAMES
     }
 
-    /// Returns the mean of each part, but the lower quartile of the draws, as some include a switch to CUDA.
+    /// Returns the mean of each part, but the lower quartile of the draws: some draws include a switch to
+    /// CUDA.
     pub(super) fn mean(&self) -> Option<FrameParts> {
         let count = self.frames.len() as f64;
         let sum = |of: fn(&FrameParts) -> f64| self.frames.iter().map(of).sum::<f64>() / count;

@@ -33,7 +33,7 @@ const MEANINGS: [(&str, &str); 9] = [
     ("CPU", "How long the CPU works on a frame, and then on this panel. With Tab, the panel costs nothing."),
 ];
 
-/// `cost` is the overlay's CPU time per frame, in seconds.
+/// Shows the figures and their graph. `cost` is the overlay's CPU time per frame, in seconds.
 pub(super) fn figures(ui: &mut Ui, figures: &Figures, name: &str, cost: f64) {
     ui.label(RichText::new(name).strong());
     let (Some(mean), Some((p50, p99))) = (figures.mean(), figures.quantiles()) else {
@@ -130,7 +130,7 @@ pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, name: &str, [
     let name = text(name.to_owned());
     let widest = numbers.iter().fold(name.size().x - WIDTH, |widest, number| widest.max(number.size().x));
     let (right, top) = (area.right() - widest.max(24.0) - 20.0, area.top() + 16.0);
-    // The text would be unreadable on a bright image, so it needs a background.
+    // Without a background, the text would be unreadable on a bright image.
     let whole = Rect::from_min_max(
         pos2(right - WIDTH, top),
         pos2(right + 6.0 + widest, top + height + 6.0 + name.size().y),

@@ -1,4 +1,5 @@
-//! The last frames on a time axis, as `--trace` draws them, and the states of the ring's slots.
+//! The last frames on a time axis, as `--trace` draws them: one lane each for the CPU, CUDA, Vulkan, and the
+//! times when neither API works. Below the lanes are the states of the ring's slots.
 
 use egui::{Button, Color32, Rangef, RichText, Sense, Stroke, Ui, Vec2};
 use egui_plot::{AxisHints, Bar, BarChart, GridMark, Plot};
@@ -77,7 +78,8 @@ impl LaneFrames {
     }
 }
 
-/// Draws the lanes; if frozen, the wheel zooms and a drag moves them. Returns whether they were clicked.
+/// Draws the lanes. While they are frozen, the wheel zooms and a drag moves them. Returns whether they were
+/// clicked.
 pub(super) fn show(ui: &mut Ui, moment: &LaneFrames, in_queue: bool, is_frozen: bool) -> bool {
     let spans = moment.spans(in_queue);
     // Ordered from bottom to top.

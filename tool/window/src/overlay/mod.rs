@@ -89,7 +89,7 @@ pub(super) struct Overlay {
 }
 
 impl Overlay {
-    /// Uploads all glyphs now, because a later upload would have to wait for the queue.
+    /// Creates the overlay. Uploads all glyphs now, because a later upload would have to wait for the queue.
     pub(super) fn new(
         egui: Context,
         scale: f32,
@@ -151,7 +151,8 @@ impl Overlay {
         }
     }
 
-    /// Returns whether the overlay covers `at`. egui tests only the last layout's pointer, not a new touch.
+    /// Returns whether the overlay covers `at`. egui itself knows only where the pointer was at the last
+    /// layout, not where a new touch is.
     fn covers(&self, at: Pos2) -> bool {
         self.egui.egui_is_using_pointer()
             || self
@@ -275,7 +276,7 @@ impl Overlay {
         self.has_something() && !self.painting.primitives.is_empty()
     }
 
-    /// Records the overlay over a picture. The GPU must have finished with the flight. Call
+    /// Records the overlay over a picture. The GPU must have finished the flight's earlier commands. Call
     /// [`OverlayCost::end`] after the last command of the frame.
     ///
     /// # Safety
@@ -296,7 +297,8 @@ impl Overlay {
 
     fn point(&mut self, view: &mut OverlayView<'_>) -> Result<()> {
         let extent = view.screen.extent();
-        // Picking assumes a height field, but a client's mesh may be any shape.
+        // The search for the value under the pointer assumes a height field, but a client's mesh may have any
+        // shape.
         let may_find = !view.serves || view.engine.drawer.image_in(extent).is_some();
         let on_picture = may_find && !self.egui.is_pointer_over_egui();
         let pointer = self.egui.pointer_latest_pos().filter(|_| on_picture);

@@ -47,7 +47,7 @@ impl Watched {
     pub(super) fn lanes(&mut self, ui: &mut Ui, view: &OverlayView<'_>, paused: bool) {
         let in_queue = view.engine.work.producer.profile().in_queue;
         let current = view.engine.observers.watched.as_ref().and_then(lanes::LaneFrames::of);
-        // A pause freezes the lanes too.
+        // A pause freezes the lanes, as a click does.
         if std::mem::replace(&mut self.paused, paused) != paused {
             self.frozen = current.clone().filter(|_| paused);
         }

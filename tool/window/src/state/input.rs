@@ -5,7 +5,7 @@ use wavefield_gpu::Result;
 use wavefield_handoff::contents::array::DrawnArray;
 
 impl<S: Screen> WindowState<S> {
-    /// Returns whether the user wants to leave.
+    /// Handles the inputs. Returns whether the user wants to leave.
     pub(crate) fn on_inputs(&mut self, inputs: Vec<Input>) -> Result<bool> {
         inputs.into_iter().try_fold(false, |leaves, input| Ok(leaves || self.on_input(input)?))
     }

@@ -20,9 +20,10 @@ use crate::screen::Screen;
 use crate::title::Title;
 use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, PresentMode, Swapchain, WindowSurface};
 use wavefield_gpu::{Error, Result, report::Failures, stuck_gpu};
+use wavefield_run::watch::recording::Film;
 use wavefield_run::{
     Choice, Config, ContextThread, DeviceTable, DriverThread, Ended, Engine, FrameHookDesc, FrameTimes,
-    Parameters, RunSummary, Stop, Traced, announce, record,
+    Parameters, RunSummary, Stop, Traced, announce,
 };
 
 impl WindowState<Desktop> {
@@ -35,7 +36,7 @@ impl WindowState<Desktop> {
     ) -> Result<Self> {
         let (vk::Extent2D { width, height }, limit) = (config.size, u32::from(u16::MAX));
         if width.max(height) > limit {
-            // winit would panic, because X11 has 16 bits for each side.
+            // winit would panic: X11 has 16 bits for each side.
             return Err(Error::Unsupported(format!(
                 "a window of {width}x{height} is too large: neither side may exceed {limit}"
             )));
@@ -68,8 +69,9 @@ impl WindowState<Desktop> {
 }
 
 impl<S: Screen> WindowState<S> {
-    /// `presents`: whether Vulkan presents the screen's pictures. `screen` creates the screen, and returns it
-    /// with its present mode and its pixels per point.
+    /// Begins a run: creates the device, the screen, the engine and the overlay. `presents`: whether Vulkan
+    /// presents the screen's pictures. `screen` creates the screen, and returns it with its present mode and
+    /// its pixels per point.
     pub(crate) fn open(
         choice: Choice,
         presents: bool,
@@ -93,7 +95,7 @@ impl<S: Screen> WindowState<S> {
         let flights = hook.as_ref().map_or(1, |hook| hook.flights);
         let mut engine = Engine::new(queue, context, &choice, config, screen.format(), flights)?;
         let overlay = Overlay::new(egui, scale, engine.queue(), screen.format(), config.overlay)?;
-        let film = record::film(&device, config, screen.format(), false)?;
+        let film = Film::start(&device, config, screen.format(), false)?;
         let now = Instant::now();
         let mut state = Self {
             run: Running {
@@ -141,7 +143,7 @@ impl<S: Screen> WindowState<S> {
             failures.catch(hook.close(&self.run.engine, &reason));
         }
         let log = self.run.engine.device().instance().validation_log().clone();
-        // The hook owns a client's memory, so it may be dropped only while the GPU is at rest.
+        // The hook owns a client's memory, so drop it only when the GPU is idle, and leak it otherwise.
         match self.run.engine.work.quiesce() {
             true => drop(self),
             false => stuck_gpu::leak(self),

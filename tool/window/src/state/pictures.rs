@@ -12,7 +12,7 @@ use wavefield_draw::OffscreenTarget;
 use wavefield_gpu::vulkan::{Image, read_image};
 use wavefield_gpu::{Error, Result, report::Failures};
 use wavefield_run::watch::recording::{Film, Recorded};
-use wavefield_run::{AfterDraw, Config, Engine, Moment, STEP, picture_texts, record, write_png};
+use wavefield_run::{AfterDraw, Config, Engine, Moment, STEP, picture_texts, write_png};
 
 pub(super) struct Pictures {
     /// The target of the last picture that was drawn again.
@@ -61,7 +61,8 @@ fn unused(ending: &str) -> PathBuf {
 }
 
 impl<S: Screen> WindowState<S> {
-    /// Waits for the frames in flight and completes their part of the film, before a frame that is not in it.
+    /// Waits for the frames in flight and adds them to the film. Call this before drawing a frame that is not
+    /// part of the film.
     fn settle_film(&mut self) -> Result<()> {
         if let Some(film) = &mut self.pictures.film {
             self.run.drain()?;
@@ -83,7 +84,7 @@ impl<S: Screen> WindowState<S> {
         let begun = self
             .screen
             .make_readable()
-            .and_then(|()| record::film(self.run.engine.device(), &config, self.screen.format(), false));
+            .and_then(|()| Film::start(self.run.engine.device(), &config, self.screen.format(), false));
         let begun = begun.map(|film| {
             self.pictures.film = film;
             self.overlay.boxes.records = true;
@@ -104,9 +105,9 @@ impl<S: Screen> WindowState<S> {
     }
 
     pub(super) fn end_film(&mut self, failures: &mut Failures) -> Option<Recorded> {
-        self.pictures.film.as_ref()?;
+        let film = self.pictures.film.as_mut()?;
         let at_rest = failures.first().is_none() && failures.catch(self.run.engine.work.finish()).is_some();
-        record::end(&mut self.pictures.film, at_rest, failures)
+        failures.catch(film.end(at_rest))
     }
 
     pub(super) fn save_picture(&mut self) -> Result<()> {
@@ -144,7 +145,7 @@ impl<S: Screen> WindowState<S> {
             }
             // The next frame tries again.
             Err(error) if engine.work.has_failed() => self.run.mend(error)?,
-            // No memory for the image, for example. Only the client needs to know.
+            // There may be no memory for the image, for example. Only the client needs to know.
             Err(error) => hook.send_picture(like.0, Err(error)),
         }
         Ok(())

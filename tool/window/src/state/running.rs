@@ -9,13 +9,13 @@ use wavefield_gpu::{Error, Result};
 use wavefield_run::{Choice, Config, Engine, FrameHook, Parameters};
 
 pub(crate) struct Running {
-    // The hook owns a client's memory, so the engine, which waits for the GPU, is dropped first.
+    // Fields are dropped in this order: the engine waits for the GPU before the hook frees a client's memory.
     pub(crate) engine: Engine,
     pub(super) hook: Option<Box<dyn FrameHook>>,
     pub(super) config: Config,
     pub(super) parameters: Parameters,
     pub(super) choice: Choice,
-    /// The user's own kernel, in the last version that ran.
+    /// The user's own kernel, in the latest version that ran.
     pub(super) own: Option<KernelSource>,
     pub(super) reload: Option<Reloader>,
 }
@@ -26,8 +26,8 @@ impl Running {
         self.hook.as_ref().is_none_or(|hook| hook.is_ready())
     }
 
-    /// Runs the hook. With `Fifo`, or while nothing is drawn, returns at once: something else sets the pace.
-    /// Otherwise waits until it is time to draw.
+    /// Runs the hook. With `Fifo`, or while nothing is drawn, returns at once, because the display or the
+    /// caller sets the pace. Otherwise waits until it is time to draw.
     pub(super) fn consult(&mut self, draws_nothing: bool) -> Result<()> {
         let Some(hook) = &mut self.hook else { return Ok(()) };
         match self.config.present == PresentMode::Fifo || draws_nothing {
@@ -48,7 +48,8 @@ impl Running {
         self.is_ready().then(|| self.engine.begin()).transpose()
     }
 
-    /// Makes the hook repair the engine: see [`Running::is_ready`]. Without a hook, returns `error`.
+    /// Lets the hook begin to repair the engine, which is done once [`Running::is_ready`] returns true. Fails
+    /// with `error` if there is no hook or the hook cannot help.
     pub(crate) fn mend(&mut self, error: Error) -> Result<()> {
         match &mut self.hook {
             Some(hook) => hook.rescue(&mut self.engine, error),

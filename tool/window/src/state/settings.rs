@@ -104,7 +104,8 @@ impl<S: Screen> WindowState<S> {
         Ok(())
     }
 
-    /// Switches to this kernel, or returns why not. Parameters with the same names keep their values.
+    /// Switches to this kernel, or returns why that is impossible. Parameters with the same names keep their
+    /// values.
     fn take_kernel(&mut self, source: KernelSource) -> Result<Option<Error>> {
         let before = &self.run.engine.work.producer.profile().parameters;
         let parameters = match source.parameters() {
@@ -121,7 +122,8 @@ impl<S: Screen> WindowState<S> {
         self.run.engine.set_color_map(map)
     }
 
-    /// Changes the settings from the next frame on, or changes nothing and returns why.
+    /// Changes the settings from the next frame on, or changes nothing and returns why. Fails only if the
+    /// engine can no longer draw.
     fn switch(&mut self, config: Config) -> Result<Option<Error>> {
         let run = &mut self.run;
         let before = overlay::settings(&run.config, &run.engine);
@@ -136,7 +138,7 @@ impl<S: Screen> WindowState<S> {
             self.controls.start_at(Camera::of(config.scene), &mut run.engine.drawer.view.camera);
         }
         if config.kernel != run.config.kernel {
-            // The problem was in the old kernel.
+            // The problem on show was in the old kernel.
             self.overlay.boxes.show_problem(None);
             if let Some(reload) = run.reload.as_ref().filter(|_| !run.config.has_own_kernel()) {
                 // The file may have been saved while another kernel ran.
@@ -149,7 +151,7 @@ impl<S: Screen> WindowState<S> {
         Ok(None)
     }
 
-    /// Starts new frame times. Call this after a switch from the settings `before`.
+    /// Starts new figures and frame times. Call this after a switch from the settings `before`.
     fn switched(&mut self, before: Vec<String>) {
         self.overlay.switched(before);
         // The duration of the switch itself is not a frame time.

@@ -6,8 +6,8 @@
 //! - `server`: the thread that serves all pages
 //! - `offscreen`: the window that the pages show
 //!
-//! The frame loop never waits for a page. A page gets the newest picture once it has received the last one,
-//! so a slow link gets fewer and smaller pictures. A page cannot read files or send kernels.
+//! The frame loop never waits for a page. A page gets the newest picture once it has received the previous
+//! one, so a slow link gets fewer pictures, in lower quality. A page cannot read files or send kernels.
 
 #![cfg(target_os = "linux")]
 
@@ -82,7 +82,7 @@ impl WebShared {
     }
 }
 
-/// A renderer's page for several viewers. Dropping this tells them that the renderer has ended.
+/// A renderer's page for several viewers. Dropping it tells the viewers that the renderer has ended.
 pub struct Web {
     shared: Arc<WebShared>,
     thread: Option<JoinHandle<()>>,
@@ -93,8 +93,8 @@ pub struct Web {
 }
 
 impl Web {
-    /// Listens at `address`; for 127.0.0.1 or ::1, at both. Any other address needs `is_exposed`: other
-    /// machines can then connect, and nothing is encrypted. Fails if the address is in use or not allowed.
+    /// Listens at `address`; for 127.0.0.1 or ::1, at both. `is_exposed` must be true exactly if other
+    /// machines can reach the address. Nothing is encrypted. Fails if the address is in use or not allowed.
     pub fn open(address: SocketAddr, is_exposed: bool) -> Result<Self> {
         if address.ip().is_loopback() == is_exposed {
             return Err(Error::Usage(match is_exposed {
@@ -178,7 +178,7 @@ impl Web {
         self.shared.wake();
     }
 
-    /// Waits until this time, or until there is input.
+    /// Waits until there is input, or until the time `until`.
     pub fn wait(&mut self, until: Instant) {
         let state = self.shared.lock();
         let left = until.saturating_duration_since(Instant::now());
@@ -198,8 +198,8 @@ fn token() -> rustix::io::Result<String> {
     Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }
 
-/// Listens at both 127.0.0.1 and ::1 if `address` is one of them: `localhost` may mean either, and otherwise
-/// another user could listen at the second one. Sets `address` to the last address that was tried.
+/// Listens at both 127.0.0.1 and ::1 if `address` is one of them: `localhost` may mean either, and another
+/// user could listen at the one that is left free. Sets `address` to the last address that was tried.
 fn listen(address: &mut SocketAddr) -> std::io::Result<Vec<TcpListener>> {
     let bind = |address: SocketAddr| {
         let listener = TcpListener::bind(address)?;

@@ -26,7 +26,7 @@ struct Offscreen {
     copies: Copies<u64>,
     mode: PresentMode,
     due: Instant,
-    /// Whether clients are served. They wait for draws, even if there is no viewer.
+    /// Whether this run is `serve`. Its clients wait for draws, even if there is no viewer.
     serves: bool,
     failed: bool,
     web: Web,
@@ -37,7 +37,7 @@ pub fn run_remote(web: Web, config: &Config, stop: &Stop, hook: Option<FrameHook
     let traced = Traced::begin(config)?;
     let choice =
         DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
-    // Without a display, the newest picture is always sent, so both modes are the same.
+    // Without a display, the newest picture is always sent, so `Mailbox` is the same as `Immediate`.
     let mode = match config.present {
         PresentMode::Mailbox => PresentMode::Immediate,
         mode => mode,
@@ -83,7 +83,7 @@ impl WindowState<Offscreen> {
 }
 
 impl Offscreen {
-    /// Schedules the next picture one period after the last, so that the rate does not drift.
+    /// Schedules the next picture one period after the previous one was due, so that the rate does not drift.
     fn go_on(&mut self) {
         self.due = (self.due + PERIOD).max(Instant::now() - PERIOD);
     }

@@ -7,7 +7,8 @@ use tungstenite::Bytes;
 
 use wavefield_run::watch::recording::Pixels;
 
-/// JPEG quality and chroma sampling, best first. The first takes twice as long: only for still pictures.
+/// JPEG quality and chroma sampling, best first. The first takes twice as long, so it is only for still
+/// pictures.
 const QUALITIES: [(u8, SamplingFactor); 5] = [
     (95, SamplingFactor::F_1_1),
     (90, SamplingFactor::F_2_2),
@@ -18,7 +19,7 @@ const QUALITIES: [(u8, SamplingFactor); 5] = [
 pub(crate) const BEST: usize = 0;
 pub(crate) const MOVING: usize = 1;
 pub(crate) const LEAST: usize = QUALITIES.len() - 1;
-/// A picture that stays this long is sent again in the best quality.
+/// A picture that has not changed for this long is sent again in better quality.
 pub(crate) const STILL: Duration = Duration::from_millis(300);
 
 pub(crate) struct ShownPicture {
@@ -51,7 +52,8 @@ impl ShownPicture {
             let mut message = self.number.to_le_bytes().to_vec();
             let mut encoder = Encoder::new(&mut message, quality);
             encoder.set_sampling_factor(sampling);
-            // Each side fits in 16 bits: see `message`.
+            // Each side fits in 16 bits: `message` limits the sizes that a page asks for, and the device the
+            // first size.
             let (width, height) = (extent.width as u16, extent.height as u16);
             encoder.encode(bytes, width, height, ColorType::Rgba).ok()?;
             *made = Some(message.into());

@@ -7,7 +7,7 @@ use tungstenite::handshake::derive_accept_key;
 /// The maximum length of a request in bytes.
 const MOST: usize = 8 << 10;
 const PAGE: &str = include_str!("page.html");
-/// The page is a single file, connects only to its own server, and must not be framed.
+/// The page is a single file, connects only to its own server, and must not be shown inside another page.
 const HEADERS: &str = "Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
      img-src blob: data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'\r\n\
      Referrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\nCross-Origin-Resource-Policy: same-origin\r\n\
@@ -82,7 +82,8 @@ impl Gate {
         mac.chain_update(nonce).finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Checks a token. Compares proofs, so that the time does not reveal where a wrong token differs.
+    /// Checks a token. Compares proofs, not tokens, so that the time taken does not reveal how much of a
+    /// wrong token is right.
     pub(crate) fn is_token(&self, given: &str) -> bool {
         self.proof(given) == self.proof(&self.token)
     }

@@ -15,7 +15,8 @@ use super::viewer::{Left, Viewer, is_for_later};
 use super::{ViewerEvent, ViewerInput, WebShared};
 
 const MOST_VIEWERS: usize = 16;
-/// The limit of connections without a token. Beyond it the oldest are closed: anybody can connect.
+/// The maximum number of connections that have not sent the token, because anybody can connect. Beyond it,
+/// the oldest are closed.
 const MOST_PENDING: usize = 256;
 /// The pause after a system error, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -87,7 +88,7 @@ fn keep(
 pub(crate) struct Server {
     listeners: Vec<TcpListener>,
     gate: Gate,
-    /// Oldest first.
+    /// The connections that have not sent the token yet, oldest first.
     pending: Vec<PendingConnection>,
     shared: Arc<WebShared>,
     viewers: Vec<Viewer>,
@@ -126,7 +127,7 @@ impl Server {
     fn wait(&self) {
         let hears = self.shared.lock().inputs.len() < MANY_INPUTS;
         let viewers = self.viewers.iter().map(|viewer| (viewer.stream(), viewer.interest(hears)));
-        // `poll` reports a hang-up even without flags, which would end the wait at once.
+        // `poll` reports a hang-up even for a stream without flags, and that would end every wait at once.
         let viewers = viewers.filter(|(_, flags)| !flags.is_empty());
         let pending = self.pending.iter().map(|connection| (connection.stream(), PollFlags::IN));
         let patience = self.viewers.iter().map(|viewer| viewer.patience(self.shown.as_ref())).min();
@@ -204,7 +205,8 @@ impl Server {
                     self.send_all(&json!({ "title": title }));
                     self.title = title;
                 }
-                // Only for the viewer that asked. If this fails, the next message to that viewer fails too.
+                // Send this only to the viewer that asked. If sending fails, the next message to that viewer
+                // fails too.
                 ViewerEvent::Copy(text) => {
                     for viewer in self.viewers.iter_mut().filter(|viewer| viewer.number == presser) {
                         let _ = viewer.send_text(json!({ "copy": text }));

@@ -1,4 +1,4 @@
-//! A connected page. Chooses when it gets a picture, and in which quality.
+//! A connected page. Decides when the page gets a picture, and in which quality.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -21,15 +21,15 @@ const SLOW: Duration = Duration::from_millis(40);
 const QUICK: Duration = Duration::from_millis(13);
 const FEW: i32 = 3;
 const MANY: i32 = 15;
-/// How often to ping a page, and how often to do so right before a picture. Then nothing is queued ahead of
-/// the ping, so the answer gives the round trip of an empty message.
+/// How often to ping a page: at least, and right before a picture. Right before a picture, nothing is queued
+/// ahead of the ping, so the answer gives the round trip of an empty message.
 const ASK: Duration = Duration::from_secs(10);
 const ASK_BEFORE: Duration = Duration::from_secs(1);
 /// A page that does not answer a ping or acknowledge a picture for this long is disconnected.
 const GONE: Duration = Duration::from_secs(30);
 /// The maximum number of bytes to read from a page in one turn.
 const TURN: usize = 4 << 10;
-/// The limit of unsent bytes, which is more than the largest picture has.
+/// The maximum number of unsent bytes. The largest picture has fewer.
 const UNSENT: usize = 64 << 20;
 static VIEWERS: AtomicU64 = AtomicU64::new(1);
 
@@ -84,7 +84,7 @@ pub(crate) struct Viewer {
 pub(crate) struct Left;
 
 impl Viewer {
-    /// `rest` has the bytes that arrived after the request.
+    /// Creates the viewer and pings its page. `rest` has the bytes that arrived after the request.
     pub(crate) fn new(stream: TcpStream, rest: Vec<u8>) -> Self {
         let config = WebSocketConfig::default()
             .read_buffer_size(message::MOST)
@@ -175,7 +175,8 @@ impl Viewer {
         let Some(took) = self.waits.take().map(|since| since.elapsed().saturating_sub(self.trip)) else {
             return;
         };
-        // The time of a picture in better quality than usual says nothing about the usual ones.
+        // The time of a picture in better quality than usual says nothing about pictures in the usual
+        // quality.
         if quality < self.quality {
             return;
         }

@@ -1,14 +1,14 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use super::Pixels;
 use super::gif::Gif;
 use super::raw::Raw;
 use super::scale::{Order, fit, fitting};
-use super::{FilmDesc, Pixels};
 use wavefield_gpu::{Error, Result, output_file::StreamedOutput, threads::Job};
 
 type Shot = (Pixels, Duration);
@@ -26,20 +26,21 @@ pub(super) struct Encoder {
     thread: Option<Job<Written>>,
     /// The number of pictures that the thread has encoded.
     encoded: Arc<AtomicU64>,
-    path: PathBuf,
+    pub(super) path: PathBuf,
+    /// The film fails if nothing can be written for this long.
     timeout: Duration,
 }
 
 impl Encoder {
-    pub(super) fn start(desc: &FilmDesc, order: Order) -> Result<Self> {
+    /// Encodes a GIF whose longer side has at most `side` pixels; raw frames if that is `None`.
+    pub(super) fn start(path: &Path, side: Option<u32>, timeout: Duration, order: Order) -> Result<Self> {
         let (shots, take_shots) = sync_channel(WAITING);
         let encoded = Arc::new(AtomicU64::new(0));
-        let limit = (!desc.is_raw()).then(|| desc.side.clamp(1, u16::MAX.into()));
-        let output = StreamedOutput::begin(&desc.path)?;
+        let limit = side.map(|side| side.clamp(1, u16::MAX.into()));
+        let output = StreamedOutput::begin(path)?;
         let count = encoded.clone();
         let thread = Job::begin("recording", move |_| encode(take_shots, output, limit, order, &count))?;
-        let (path, timeout) = (desc.path.clone(), desc.timeout);
-        Ok(Self { shots: Some(shots), thread: Some(thread), encoded, path, timeout })
+        Ok(Self { shots: Some(shots), thread: Some(thread), encoded, path: path.to_owned(), timeout })
     }
 
     /// Queues a picture. If the queue is full, returns false, or with `wait` waits until the timeout.

@@ -18,28 +18,10 @@ use ash::vk;
 pub use self::copies::{Copies, Pixels};
 use self::encoder::Encoder;
 use self::scale::Order;
+use crate::Config;
 use wavefield_draw::Picture;
 use wavefield_gpu::vulkan::Device;
 use wavefield_gpu::{Error, Result};
-
-#[derive(Clone, Debug)]
-pub struct FilmDesc {
-    /// A GIF, or `-` for raw frames on standard output.
-    pub path: PathBuf,
-    /// The maximum length of a GIF's longer side, in pixels. Larger pictures are scaled by a whole factor.
-    pub side: u32,
-    pub format: vk::Format,
-    /// Whether to wait for the encoder. Otherwise frames are left out while it is behind.
-    pub complete: bool,
-    /// The film fails if nothing can be written for this long.
-    pub timeout: Duration,
-}
-
-impl FilmDesc {
-    fn is_raw(&self) -> bool {
-        self.path.as_os_str() == "-"
-    }
-}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
@@ -70,10 +52,11 @@ impl fmt::Display for Recorded {
     }
 }
 
-/// For each frame, call [`Film::done`] once the GPU has finished the flight's previous frame, then
-/// [`Film::wants`], and if that is true, [`Film::record`]. [`Film::end`] returns the error that ended a film.
+/// For each frame, call [`Film::wants`] once the GPU has finished the flight's previous frame, and if that is
+/// true, [`Film::record`]. [`Film::end`] returns the error that ended a film.
 pub struct Film {
-    desc: FilmDesc,
+    /// Whether to wait for the encoder. Otherwise frames are left out while it is behind.
+    complete: bool,
     copies: Copies<Duration>,
     encoder: Encoder,
     clock: FilmClock,
@@ -83,41 +66,51 @@ pub struct Film {
 }
 
 impl Film {
-    pub fn start(device: &Device, desc: FilmDesc) -> Result<Self> {
-        let Some(order) = Order::of(desc.format) else {
+    /// Starts the film that `config` asks for. If `complete`, the run waits so that the film has every frame.
+    pub fn start(
+        device: &Device,
+        config: &Config,
+        format: vk::Format,
+        complete: bool,
+    ) -> Result<Option<Self>> {
+        let Some(path) = &config.record else { return Ok(None) };
+        let Some(order) = Order::of(format) else {
             return Err(Error::Unsupported(format!(
-                "pictures of {:?} cannot be recorded: leave --record out",
-                desc.format
+                "pictures of {format:?} cannot be recorded: leave --record out"
             )));
         };
-        Ok(Self {
-            encoder: Encoder::start(&desc, order)?,
-            clock: FilmClock::new(if desc.is_raw() { raw::PERIOD } else { gif::PERIOD }),
-            desc,
+        let side = (path.as_os_str() != "-").then_some(config.record_side);
+        Ok(Some(Self {
+            complete,
+            encoder: Encoder::start(path, side, config.timeout, order)?,
+            clock: FilmClock::new(if side.is_some() { gif::PERIOD } else { raw::PERIOD }),
             copies: Copies::new(device),
             next: None,
             dropped: 0,
             failure: None,
-        })
+        }))
     }
 
     /// Sends a flight's picture to the encoder. The GPU must have finished with the flight.
-    pub fn done(&mut self, flight: usize) {
+    fn done(&mut self, flight: usize) {
         let Some((at, pixels)) = self.copies.take(flight) else { return };
-        match pixels.and_then(|pixels| self.encoder.send((pixels, at), self.desc.complete)) {
+        match pixels.and_then(|pixels| self.encoder.send((pixels, at), self.complete)) {
             Ok(true) => {}
             Ok(false) => self.dropped += 1,
             Err(error) => self.fail(error),
         }
     }
 
-    /// Calls [`Film::done`] for every flight, so that flights may be renumbered. The GPU must be idle.
+    /// Sends every flight's picture to the encoder, so that flights may be renumbered. The GPU must be idle.
     pub fn all_done(&mut self) {
         self.copies.pending().into_iter().for_each(|(_, flight)| self.done(flight));
     }
 
-    /// Returns whether this frame belongs in the film. `now` has any fixed origin, and never decreases.
-    pub fn wants(&mut self, now: Duration) -> bool {
+    /// Sends the picture of the flight's previous frame to the encoder, and returns whether the current frame
+    /// belongs in the film. The GPU must have finished with the flight. `now` has any fixed origin, and never
+    /// decreases.
+    pub fn wants(&mut self, flight: usize, now: Duration) -> bool {
+        self.done(flight);
         self.next = if self.has_ended() { None } else { self.clock.frame(now) };
         self.next.is_some()
     }
@@ -125,7 +118,7 @@ impl Film {
     /// Records a copy of a picture for which [`Film::wants`] was true, and leaves it in its final layout.
     ///
     /// # Safety
-    /// As for [`Copies::record`]. The picture has the film's format; [`Film::done`] ran for the flight.
+    /// As for [`Copies::record`]. The picture has the film's format; [`Film::wants`] ran for the flight.
     pub unsafe fn record(&mut self, commands: vk::CommandBuffer, flight: usize, picture: &Picture) {
         let Some(at) = self.next.take() else { return };
         // SAFETY: the caller's promise; the film's owner waits for the GPU before it drops the film.
@@ -149,7 +142,7 @@ impl Film {
         let (frames, size) = self.encoder.end().map_err(|error| self.failure.take().unwrap_or(error))?;
         match self.failure.take() {
             Some(failure) => Err(failure),
-            None => Ok(Recorded { path: self.desc.path.clone(), frames, dropped: self.dropped, size }),
+            None => Ok(Recorded { path: self.encoder.path.clone(), frames, dropped: self.dropped, size }),
         }
     }
 

@@ -18,14 +18,13 @@ fn queue() -> (Queue, Arc<ValidationLog>) {
     (queue, instance.validation_log().clone())
 }
 
-fn desc(path: &Path) -> FilmDesc {
-    FilmDesc {
-        path: path.to_owned(),
-        side: 50,
-        format: OffscreenTarget::FORMAT,
-        complete: true,
-        timeout: Duration::from_secs(20),
-    }
+fn config(path: &Path) -> Config {
+    let (record, timeout) = (Some(path.to_owned()), Duration::from_secs(20));
+    Config { record, record_side: 50, timeout, ..Config::default() }
+}
+
+fn film(device: &Device, path: &Path) -> Film {
+    Film::start(device, &config(path), OffscreenTarget::FORMAT, true).unwrap().unwrap()
 }
 
 const SIZE: vk::Extent2D = vk::Extent2D { width: 100, height: 60 };
@@ -48,11 +47,10 @@ fn target(device: &Device, extent: vk::Extent2D) -> Image {
 /// Fills the picture with a colour, and records it if the film wants it.
 fn frame(queue: &mut Queue, film: &mut Film, target: &Image, number: u64, now: Duration) {
     let flight = (number % 2) as usize;
-    film.done(flight);
     // A layout other than the copy's, as in a window.
     let (image, view, extent) = (target.raw(), target.view(), target.extent());
     let picture = Picture { image, view, extent, final_layout: vk::ImageLayout::GENERAL };
-    let wants = film.wants(now);
+    let wants = film.wants(flight, now);
     let device = queue.device().clone();
     let value = |step: u64| (number * step % 256) as f32 / 255.0;
     let color = vk::ClearColorValue { float32: [value(10), value(25), 0.5, 1.0] };
@@ -102,7 +100,7 @@ fn a_gif_has_the_pictures_in_their_order_and_time() {
     let (mut queue, log) = queue();
     let device = queue.device().clone();
     let target = target(&device, SIZE);
-    let mut film = Film::start(&device, desc(&path)).unwrap();
+    let mut film = film(&device, &path);
     // The film takes every third frame. The long pause at the end is shown for one second.
     for number in 0..10 {
         frame(&mut queue, &mut film, &target, number, Duration::from_nanos(16_666_667 * number));
@@ -145,8 +143,8 @@ fn frames_are_left_out_while_nobody_reads() {
     let device = queue.device().clone();
     let target = target(&device, SIZE);
     let timeout = Duration::from_millis(50);
-    let desc = FilmDesc { complete: false, timeout, ..desc(&path) };
-    let mut film = Film::start(&device, desc).unwrap();
+    let config = Config { timeout, ..config(&path) };
+    let mut film = Film::start(&device, &config, OffscreenTarget::FORMAT, false).unwrap().unwrap();
     for number in 0..100 {
         frame(&mut queue, &mut film, &target, number, Duration::from_millis(40 * number));
     }
@@ -163,7 +161,7 @@ fn a_full_disk_ends_the_film_and_nothing_else() {
     let (mut queue, _) = queue();
     let device = queue.device().clone();
     let target = target(&device, SIZE);
-    let mut film = Film::start(&device, desc(Path::new("/dev/full"))).unwrap();
+    let mut film = film(&device, Path::new("/dev/full"));
     for number in 0..1000 {
         frame(&mut queue, &mut film, &target, number, Duration::from_millis(40 * number));
     }
@@ -176,15 +174,15 @@ fn a_full_disk_ends_the_film_and_nothing_else() {
 fn a_film_without_frames_is_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let (queue, _) = queue();
-    let start = || Film::start(queue.device(), desc(&folder.path().join("a.gif"))).unwrap();
+    let start = || film(queue.device(), &folder.path().join("a.gif"));
     let recorded = start().end(true).unwrap();
     assert_eq!((recorded.frames, recorded.size), (0, None));
     let words = recorded.to_string();
     assert!(words.ends_with("a.gif: no frame was drawn, so nothing was written"), "{words}");
     drop(start());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    let odd = FilmDesc { format: vk::Format::R16G16B16A16_SFLOAT, ..desc(Path::new("-")) };
-    let words = Film::start(queue.device(), odd).err().unwrap().to_string();
+    let odd = vk::Format::R16G16B16A16_SFLOAT;
+    let words = Film::start(queue.device(), &config(Path::new("-")), odd, true).err().unwrap().to_string();
     assert!(words.contains("R16G16B16A16_SFLOAT"), "{words}");
 }
 

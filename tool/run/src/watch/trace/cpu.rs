@@ -9,8 +9,6 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use wavefield_gpu::{Error, Result};
-
 #[derive(Clone, Debug)]
 pub struct CpuSpan {
     pub name: &'static str,
@@ -33,12 +31,6 @@ impl CpuSpans {
     /// Allocates memory for `most` spans up front, so that recording a span never allocates.
     pub fn new(most: usize) -> Self {
         Self { spans: Arc::new(Mutex::new(Vec::with_capacity(most))), most, home: current().id() }
-    }
-
-    /// Starts recording the spans of all threads. Fails if this process already has a subscriber.
-    pub fn install(&self) -> Result<()> {
-        let installed = tracing::subscriber::set_global_default(self.clone());
-        installed.map_err(|_| Error::Unsupported("a process can be traced only once".into()))
     }
 
     pub fn take(&self) -> Vec<CpuSpan> {

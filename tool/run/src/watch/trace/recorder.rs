@@ -38,32 +38,23 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Records the first `most` frames, with draws cut into slices. Waits for both APIs, to tie their clocks.
+    /// If `live`, records the last `most` frames, with whole draws; otherwise the first ones, with draws cut into
+    /// slices. Waits for both APIs, to tie their clocks.
     pub fn new(
         queue: &mut Queue,
         timeline: Option<&CudaTimeline>,
         flights: usize,
         most: usize,
-    ) -> Result<Self> {
-        let slices = Timestamps::new(queue.device(), flights)?;
-        Ok(Self { slices, live: false, ..Self::live(queue, timeline, flights, most)? })
-    }
-
-    /// Records the last `most` frames, with whole draws. Waits for both APIs, to tie their clocks.
-    pub fn live(
-        queue: &mut Queue,
-        timeline: Option<&CudaTimeline>,
-        flights: usize,
-        most: usize,
+        live: bool,
     ) -> Result<Self> {
         let tie = |timeline: &CudaTimeline| CudaClock::tie(timeline.stream().context(), timeline.stream());
         Ok(Self {
-            slices: None,
+            slices: if live { None } else { Timestamps::new(queue.device(), flights)? },
             clock: GpuClock::tie(queue)?,
             cuda: timeline.map(tie).transpose()?,
             frames: VecDeque::with_capacity(most),
             most,
-            live: true,
+            live,
             batches: vec![Batch::of_one(0); flights],
         })
     }

@@ -1,14 +1,14 @@
 use ash::vk;
 
 use super::slots::{SlotContent, SlotsFound, WaveMoment};
-use super::{Broken, Checker, Footprint, tally::Tally};
+use super::{Checker, Footprint, tally::Tally};
 use crate::watch::observer::{At, Finished, Observer};
 use crate::{Choice, Config};
 use wavefield_gpu::Result;
 use wavefield_gpu::machine::Machine;
-use wavefield_gpu::vulkan::{Device, Queue};
+use wavefield_gpu::vulkan::Queue;
 use wavefield_handoff::contents::array::DrawnArray;
-use wavefield_handoff::contents::wave::{Grid, WaveShape};
+use wavefield_handoff::contents::wave::WaveShape;
 use wavefield_handoff::producer::{Frame, Produced, Profile, Source, read_slot};
 
 /// How many frames to remember: enough for the deepest ring, and a batch of the same length filled ahead.
@@ -28,18 +28,13 @@ pub struct Check {
     exchanged: bool,
     settled: Option<Footprint>,
     picture: [u32; 2],
-    /// The first producer's grid.
-    grid: Grid,
     has_reference: bool,
-    broken: Option<Broken>,
     machine: Machine,
-    device: Device,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
     pub machine: Machine,
-    pub broken: Option<Broken>,
     pub tally: Tally,
     /// Read at the end of the run; no slots if the producer was exchanged or the run failed.
     pub slots: SlotsFound,
@@ -58,9 +53,8 @@ impl Check {
         flights: usize,
     ) -> Result<Self> {
         wavefield_gpu::threads::start()?;
-        let device = queue.device().clone();
         let made = Self {
-            checker: Checker::new(&device, config.scene, DrawnArray::mesh(config.grid), flights)?,
+            checker: Checker::new(queue.device(), config.scene, DrawnArray::mesh(config.grid), flights)?,
             pending: vec![None; flights],
             moments: [(u64::MAX, WaveMoment { time: 0.0, shape: WaveShape::default() }); REMEMBERED],
             filled: 0,
@@ -68,11 +62,8 @@ impl Check {
             exchanged: false,
             settled: None,
             picture: [0, 0],
-            grid: config.grid,
             has_reference: config.shows_built_in(),
-            broken: config.broken,
             machine: choice.machine(),
-            device,
         };
         made.checker.blank(queue, &producer.slots, producer.owner)?;
         Ok(made)
@@ -82,21 +73,21 @@ impl Check {
     #[cfg(target_os = "linux")] // Only `serve` exchanges producers.
     pub fn exchanged(&mut self, array: DrawnArray) {
         self.exchanged = true;
-        self.checker.set_array(array);
+        self.checker.array = array;
     }
 
     /// Reads the slots back. Both APIs must be at rest, with all `drawn` frames finished.
     pub fn finish(&mut self, queue: &mut Queue, producer: &Profile, drawn: u64) -> Result<Checked> {
         // Measure before memory is allocated to read the slots.
-        let end = Footprint::take(drawn, &self.device, self.picture);
+        let end = Footprint::take(drawn, &self.checker.device, self.picture);
         let mut slots = SlotsFound::default();
         let depth = producer.slots.len() as u64;
-        let grid = self.grid;
+        let array = self.checker.array;
         let left = if self.exchanged { 0 } else { depth };
         for slot in 0..left {
             let source = producer.slots[slot as usize];
             // SAFETY: a live slot of the run's producer, of this size.
-            let bytes = unsafe { read_slot(queue, source, producer.owner, &DrawnArray::mesh(grid)) }?;
+            let bytes = unsafe { read_slot(queue, source, producer.owner, &array) }?;
             let found = match source {
                 Source::Vertices(_) => {
                     SlotContent::Vertices(bytemuck::allocation::pod_collect_to_vec(&bytes))
@@ -108,7 +99,7 @@ impl Check {
                     let (number, moment) = self.moments[(frame % REMEMBERED as u64) as usize];
                     // If the number differs, the frame is too old.
                     let known = number == frame && self.has_reference;
-                    slots.add_filled(grid, &found, frame, known.then_some(moment));
+                    slots.add_filled(array.grid(), &found, frame, known.then_some(moment));
                 }
                 None => slots.add_blank(&found),
             }
@@ -119,11 +110,10 @@ impl Check {
     pub fn so_far(&self, drawn: u64) -> Checked {
         Checked {
             machine: self.machine.clone(),
-            broken: self.broken,
             tally: self.tally,
             slots: SlotsFound::default(),
             settled: self.settled,
-            end: Footprint::take(drawn, &self.device, self.picture),
+            end: Footprint::take(drawn, &self.checker.device, self.picture),
         }
     }
 }
@@ -151,7 +141,7 @@ impl Observer for Check {
         }
         self.picture = [picture.width, picture.height];
         if frame.index + 1 == Footprint::SETTLED {
-            self.settled = Some(Footprint::take(frame.index + 1, &self.device, self.picture));
+            self.settled = Some(Footprint::take(frame.index + 1, &self.checker.device, self.picture));
         }
     }
 

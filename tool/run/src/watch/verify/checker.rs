@@ -63,8 +63,9 @@ pub struct Checker {
     /// The stamp of each flight's frame. It is not in the commands, because later frames submit them again.
     expected: Vec<Buffer>,
     scene: Scene,
-    array: DrawnArray,
-    device: Device,
+    /// When this changes, no frame may be in flight, and no old recording may be submitted again.
+    pub(super) array: DrawnArray,
+    pub(super) device: Device,
 }
 
 impl Checker {
@@ -118,12 +119,6 @@ impl Checker {
             ],
         )?;
         Ok(Self { pipeline, counts, read_back, expected, scene, array, device: device.clone() })
-    }
-
-    /// Changes the array to check. No frame may be in flight, and no old recording may be submitted again.
-    #[cfg(target_os = "linux")] // Only `serve` calls this.
-    pub(super) fn set_array(&mut self, array: DrawnArray) {
-        self.array = array;
     }
 
     pub fn stamps(&self) -> u64 {
@@ -206,7 +201,7 @@ impl Checker {
         let (vk, device) = (self.device.raw(), &self.device);
         let counts = self.counts[flight].raw();
         let read_back = self.read_back[flight].raw();
-        let filled = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
+        let filled = (FILL.stage, FILL.access);
         let copied = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
         let count = self.stamps();
         let constants = [count as u32, u32::from(at == At::AfterDraw), self.array.stamp_words() as u32];

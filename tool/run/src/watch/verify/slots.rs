@@ -3,8 +3,7 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use wavefield_handoff::contents::frame_stamp::texel;
-use wavefield_handoff::contents::frame_stamp::{self, Seen};
+use wavefield_handoff::contents::frame_stamp::{self, Seen, texel};
 use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::contents::texture::{self, Texel};
 use wavefield_handoff::contents::wave::{self, Grid, Vertex, WaveShape};
