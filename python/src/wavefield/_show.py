@@ -83,11 +83,6 @@ class Showing(Field):
     def _repr_png_(self) -> bytes | None:
         return None if self._over else super()._repr_png_()
 
-    def close(self) -> None:
-        """Close the window. Does nothing after the next `show`, whose window it is."""
-        if not self._over:
-            super().close()
-
     def __del__(self) -> None:
         """Leave the field open: it is that of `show`."""
 
@@ -141,7 +136,8 @@ class _Shower:
         """Return the limits in effect, and who chose them."""
         if self.field is None:
             return self.choice
-        self.field._connection.pump()  # the user may have changed them in the window
+        with contextlib.suppress(RendererGone):  # which what follows says, too
+            self.field._connection.pump()  # the user may have changed them in the window
         parameters = self.field.parameters
         return replace(parameters._choice, limits=parameters.get("limits", parameters._choice.limits))
 
