@@ -11,6 +11,8 @@ pub struct FieldView {
     pub limits: [f32; 2],
     /// The diameter of points, in pixels.
     pub size: f32,
+    /// Labels show the first of these plus the second times the number that is drawn.
+    pub units: [f64; 2],
 }
 
 impl FieldView {
@@ -25,6 +27,7 @@ impl FieldView {
                 Number::F32 | Number::F16 => [0.0, 1.0],
             },
             size: 3.0,
+            units: [0.0, 1.0],
         }
     }
 

@@ -101,7 +101,7 @@ impl RequestHandler<'_> {
                 // Until a frame of the client is drawn, the camera belongs to the renderer's own picture.
                 if self.draws {
                     let view = &mut self.engine.drawer.view;
-                    (view.limits, view.size) = (wanted.limits, wanted.size);
+                    (view.limits, view.size, view.units) = (wanted.limits, wanted.size, wanted.units);
                     view.camera = camera.unwrap_or(view.camera);
                 } else {
                     self.client.camera = camera.or(self.client.camera);

@@ -183,7 +183,7 @@ impl ServeHook {
         self.stamps.begin(engine, &client.name);
         client.camera = None;
         let view = &mut engine.drawer.view;
-        (view.limits, view.size) = (client.told.limits, client.told.size);
+        (view.limits, view.size, view.units) = (client.told.limits, client.told.size, client.told.units);
         Ok(())
     }
 

@@ -13,12 +13,23 @@ pub struct ClientParameters {
     pub field: wavefield_run::Parameters,
     pub limits: [f32; 2],
     pub size: f32,
+    #[serde(default = "plain", skip_serializing_if = "is_plain")]
+    pub units: [f64; 2],
+}
+
+/// The units of numbers that are drawn as they are.
+fn plain() -> [f64; 2] {
+    [0.0, 1.0]
+}
+
+fn is_plain(units: &[f64; 2]) -> bool {
+    *units == plain()
 }
 
 impl Default for ClientParameters {
     fn default() -> Self {
         let field = wavefield_run::Parameters { speed: 1.0, colormap: ColorMap::default(), paused: false };
-        Self { field, limits: [0.0, 1.0], size: 3.0 }
+        Self { field, limits: [0.0, 1.0], size: 3.0, units: plain() }
     }
 }
 
@@ -29,6 +40,7 @@ pub struct SettingsChange {
     pub paused: Option<bool>,
     pub limits: Option<[f64; 2]>,
     pub size: Option<f64>,
+    pub units: Option<[f64; 2]>,
 }
 
 impl SettingsChange {
@@ -51,6 +63,14 @@ impl SettingsChange {
             }
             parameters.size = size as f32;
         }
+        if let Some([offset, factor]) = self.units {
+            if !(offset.is_finite() && factor.is_finite() && factor != 0.0) {
+                return Err(format!(
+                    "units {offset} and {factor} are not two finite numbers, the second not 0"
+                ));
+            }
+            parameters.units = [offset, factor];
+        }
         parameters.field.paused = self.paused.unwrap_or(parameters.field.paused);
         Ok(parameters)
     }
@@ -61,8 +81,9 @@ fn checked_limits([low, high]: [f64; 2]) -> Result<[f32; 2], String> {
     if !limits.iter().all(|limit| limit.is_finite()) {
         return Err(format!("limits {low} and {high} are not two finite 32-bit floats"));
     }
-    // Shaders divide by the difference, and treat denormal numbers as zero.
-    match (limits[1] - limits[0]).is_normal() {
+    // Shaders multiply by the difference's inverse, and treat denormal numbers as zero.
+    let difference = limits[1] - limits[0];
+    match difference.is_normal() && difference.recip().is_normal() {
         true => Ok(limits),
         false => {
             Err(format!("limits {low} and {high} are equal, or too close or too far apart for 32-bit floats"))
@@ -127,6 +148,14 @@ mod tests {
             wish(r#"{"limits": [3, -1.5], "size": 64}"#).map(|p| (p.limits, p.size)),
             Ok(([3.0, -1.5], 64.0))
         );
+        let units = wish(r#"{"units": [1700000000, -1e-60]}"#).unwrap();
+        assert_eq!(units.units, [1.7e9, -1e-60]);
+        let text = serde_json::to_string(&units).unwrap();
+        assert!(text.ends_with(r#""units":[1700000000.0,-1e-60]}"#), "{text}");
+        assert_eq!(serde_json::from_str::<ClientParameters>(&text).unwrap(), units);
+        let text = serde_json::to_string(&now).unwrap();
+        assert!(!text.contains("units"), "a client that never set them knows none: {text}");
+        assert_eq!(serde_json::from_str::<ClientParameters>(&text).unwrap(), now);
         for (text, words) in [
             (r#"{"speed": 1e9}"#, "1000"),
             (r#"{"colormap": "jet"}"#, "viridis"),
@@ -134,7 +163,9 @@ mod tests {
             (r#"{"limits": [1, 1.00000001]}"#, "too close"),
             (r#"{"limits": [0, 1e-44]}"#, "too close"),
             (r#"{"limits": [-3e38, 3e38]}"#, "too far"),
+            (r#"{"limits": [0, 1e38]}"#, "too far"),
             (r#"{"limits": [0, 1e39]}"#, "finite"),
+            (r#"{"units": [0, 0]}"#, "not 0"),
             (r#"{"size": 0.5}"#, "1 to 64"),
             (r#"{"size": 65}"#, "1 to 64"),
             // A valid field beside it changes nothing either.
