@@ -175,12 +175,12 @@ def limits_of(last: _limits.Choice, array: Any, layout: Layout, dtype: str, wish
             return 0.0, float(np.iinfo(dtype).max) if _limits.is_whole(dtype) else 1.0
         if layout.kind == "mesh" and not follows:
             return 0.0, 1.0
-        values = array
+        values = array._library_array() if hasattr(array, "_library_array") else array
         if not hasattr(values, "min"):  # such as Numba's, which are read on the CPU
             if not needed:
                 return None
-            readable = hasattr(values, "copy_to_host") or hasattr(values, "__array__")
-            if not readable or getattr(values, "_stream", None) is not None:
+            known = hasattr(values, "copy_to_host") or hasattr(values, "__array__")
+            if hasattr(values, "_library_array") or not known:
                 raise ArrayMismatch(
                     "the span of this array in CUDA memory is unknown: give limits=(low, high), or show what a library "
                     "makes of it, such as torch.from_dlpack(x)"

@@ -271,7 +271,7 @@ class Field:
         self._ring.refuse_capture(frame)
         # Later frames have the limits of the first: to look at each would wait for the GPU.
         if shown is None and (self.parameters._choice.sort is None or self.parameters._units != _limits.PLAIN):
-            self._fit_colours(frame._library_array)
+            self._fit_colours(frame)
         self._handing_over = frame.index
         if shown is not None:
             show = {"type": "show", "frame": frame.index, "allocation": shown.number, "offset": offset}
@@ -334,7 +334,7 @@ class Field:
         source = self._read(array)
         if array is not source:  # those of `wavefield.show` have their limits
             source.pitch(self._welcome.layout)
-            self._fit_colours(lambda: source.array)
+            self._fit_colours(source.array)
         place = "copy=True asks for it" if copy else self._place(source)
         if isinstance(place, str):
             if copy is False:
@@ -362,7 +362,7 @@ class Field:
         self._shown = Shown.WITHOUT_COPY
         return self._shown
 
-    def _fit_colours(self, array: Callable[[], Any]) -> None:
+    def _fit_colours(self, array: Any) -> None:
         """Choose the limits for an array that is drawn as it is, as `wavefield.show` does."""
         from ._show import _say_once
 
@@ -371,7 +371,7 @@ class Field:
         limits = parameters.get("limits", _limits.PLAIN)
         last = replace(parameters._choice, limits=limits)
         try:
-            choice = _libraries.limits_of(last, array(), layout, layout.dtype, None)
+            choice = _libraries.limits_of(last, array, layout, layout.dtype, None)
         except ArrayMismatch as error:
             choice = replace(last, sort=last.sort or ())
             _say_once(f'{error}; or set field.parameters["limits"], now {limits}')

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from . import _source
@@ -101,13 +100,6 @@ class Frame(Array):
             source = _source.of(array, None, None)
             source.pitch(self._layout)
             np.copyto(np.asarray(self), np.asarray(source.held).reshape(self.shape))
-
-    def _library_array(self) -> Any:
-        """Return the array of a library that this process has imported, if one can read the frame's memory."""
-        if not isinstance(self._memory, DeviceMemory):
-            return self.as_numpy()
-        calls = {"cupy": self.as_cupy, "torch": self.as_torch, "numba.cuda": self.as_numba}
-        return next((call() for name, call in calls.items() if name in sys.modules), self)
 
     def _end(self, how: str) -> None:
         self._over = how
