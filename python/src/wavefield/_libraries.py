@@ -172,7 +172,7 @@ def limits_of(last: _limits.Choice, array: Any, layout: Layout, dtype: str, wish
 
     def span(needed: bool) -> _limits.Pair | None:
         if layout.colours:
-            return 0.0, float(np.iinfo(dtype).max) if _limits.is_whole(dtype) else 1.0
+            return 0, int(np.iinfo(dtype).max) if _limits.is_whole(dtype) else 1
         if layout.kind == "mesh" and not follows:
             return 0.0, 1.0
         values = array._library_array() if hasattr(array, "_library_array") else array

@@ -270,7 +270,8 @@ class Field:
         self._check_whole()
         self._ring.refuse_capture(frame)
         # Later frames have the limits of the first: to look at each would wait for the GPU.
-        if shown is None and (self.parameters._choice.sort is None or self.parameters._units != _limits.PLAIN):
+        unknown = self.parameters._choice.sort is None or self.parameters._units != _limits.PLAIN
+        if unknown and shown is None and not frame._fitted:
             self._fit_colours(frame)
         self._handing_over = frame.index
         if shown is not None:
@@ -341,6 +342,7 @@ class Field:
                 raise ValueError(f"the array would be copied: {place}")
             with self.frame() as frame:
                 frame.copy_from(source)
+                frame._fitted = True
             return self._say_copied(place, not copy and source.on_device)
         allocation, offset = place
         if allocation.shown is not None:
