@@ -15,7 +15,8 @@ from fake_renderer import FakeRenderer
 from started import Started
 from test_arrays import GPU, Dlpack
 from test_end_to_end import SMALL, WHY_NOT
-from wavefield import _limits, _show
+from wavefield import _libraries, _limits, _show
+from wavefield._layout import Layout
 
 pytestmark = pytest.mark.usefixtures("started")
 RAMP = np.linspace(0, 1, 24).reshape(4, 6)
@@ -60,7 +61,7 @@ def drawn(renderer: FakeRenderer, frame: np.ndarray | None = None) -> np.ndarray
     assert np.isfinite(scale) and abs(scale) >= np.finfo(np.float32).tiny, "a denormal scale is zero in a shader"
     frame = renderer.frames[-1] if frame is None else frame
     assert not ((frame != 0) & (abs(frame) < np.finfo(np.float32).tiny)).any(), "and so is a denormal number"
-    return (frame.astype(np.float32) - low) * scale
+    return np.asarray((frame.astype(np.float32) - low) * scale)
 
 
 @pytest.mark.parametrize("kind", ["image", "surface", "points", "mesh"])
@@ -102,7 +103,7 @@ def test_numbers_beyond_the_limits_have_an_ends_colour(renderer: FakeRenderer, d
     least = -LARGEST if dtype == np.float64 else np.iinfo(dtype).min
     for low in (2**30, *([least + 5] if dtype in (np.int32, np.int64) else [])):
         array = np.array([[least, low, low + 50], [low + 100, low + 200, most]], dtype)
-        wavefield.show(array, memory="host", limits=(low, low + 100)).status()
+        wavefield.show(array, kind="image", memory="host", limits=(low, low + 100)).status()
         seen = np.clip(drawn(renderer), 0, 1)
         np.testing.assert_allclose(seen, np.clip(fractions(array, (low, low + 100)), 0, 1), atol=1e-6)
 
@@ -200,11 +201,11 @@ def test_jax() -> None:
     jax = pytest.importorskip("jax")
     array = jax.numpy.asarray(2**27 + np.arange(24).reshape(4, 6), "int32")
     assert _limits.units((2**27, 2**27 + 23), "int32") != _limits.PLAIN
-    layout = _show.Layout.of("image", (4, 6), "float32")
-    scaled = _show._libraries.scaled(array, layout, "int32", (float(2**27), 23.0))
+    layout = Layout.of("image", (4, 6), "float32")
+    scaled = _libraries.scaled(array, layout, "int32", (float(2**27), 23.0))
     assert scaled.dtype == "float32"
     np.testing.assert_allclose(np.asarray(scaled), np.arange(24).reshape(4, 6) / 23, atol=1e-6)
-    assert _show._libraries.extent(jax.numpy.asarray([[np.nan, 2.0], [np.inf, 3.0]])) == (2.0, 3.0)
+    assert _libraries.extent(jax.numpy.asarray([[np.nan, 2.0], [np.inf, 3.0]])) == (2.0, 3.0)
 
 
 # Masks and colours.
@@ -224,6 +225,7 @@ def test_a_mask_is_nan(renderer: FakeRenderer, dtype: Any) -> None:
     wanted[0, 0] = np.nan
     np.testing.assert_array_equal(renderer.frames[-1], wanted)
     assert field.parameters["limits"] == _limits.padded((np.nanmin(wanted), np.nanmax(wanted)))
+    field.close()
     with wavefield.connect(renderer.path, memory="host", kind="image", shape=(4, 6)) as other:
         if dtype == np.float32:
             other.show(masked)
@@ -266,7 +268,7 @@ def test_masked_colours(renderer: FakeRenderer) -> None:
     colours = np.ma.masked_array(np.arange(72, dtype=np.uint8).reshape(4, 6, 3), np.zeros((4, 6, 3), bool))
     colours[1, 2] = np.ma.masked
     wavefield.show(colours, memory="host").status()
-    wanted = colours.astype(np.float64).filled(np.nan) / 255
+    wanted = np.ma.filled(colours.astype(np.float64), np.nan) / 255
     np.testing.assert_allclose(drawn(renderer), wanted, atol=1e-6)
 
 

@@ -41,8 +41,7 @@ def number(name: str, value: Any) -> float:
     """Return a finite number for JSON, whole if it is whole."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, not {value!r}")
-    whole = isinstance(value, Integral)
-    known = int(value) if whole else float(value)
+    known = int(value) if isinstance(value, Integral) else float(value)
     if not abs(known) <= sys.float_info.max:
         raise ValueError(f"{name} must be a finite number, not {value!r}")
     return known

@@ -207,7 +207,7 @@ def show(
     memory: Literal["auto", "cuda", "host"] = "auto",
     window: bool | None = None,
     device: int | None = None,
-) -> Field:
+) -> Showing:
     """Show an array of any library in a window or a notebook. Call it again to show the next.
 
     Returns the field, whose pictures are of this array until the next call.
