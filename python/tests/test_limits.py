@@ -498,6 +498,13 @@ def test_what_show_returns_says_what_it_shows(renderer: FakeRenderer, tmp_path: 
     assert c.closed and _show._shower.field.closed  # type: ignore[union-attr]
 
 
+def test_a_widget_shows_the_later_arrays_too() -> None:
+    pytest.importorskip("jupyter_rfb")
+    widget = wavefield.Widget(wavefield.show(IMAGE, memory="host"))
+    wavefield.show(2 * IMAGE, memory="host")
+    assert widget.get_frame() is not None and not widget._over
+
+
 # The picture of the real renderer.
 
 STOPS = np.array([[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]])
