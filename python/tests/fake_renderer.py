@@ -138,6 +138,9 @@ class Session:
 
     def on_hello(self, message: dict[str, Any], _files: list[int]) -> None:
         self.renderer.camera = dict(USUAL_CAMERA)
+        bytes_ = message.get("array", {}).get("dtype") == "|u1"
+        self.renderer.parameters.update(limits=[0.0, 255.0 if bytes_ else 1.0], size=3.0)
+        self.renderer.parameters.pop("units", None)
         text, files = self.welcome(message)
         self.send(text, files)
 
@@ -219,7 +222,10 @@ class Session:
         self.shows[message["frame"]] = (message["allocation"], message["offset"])
 
     def on_set(self, message: dict[str, Any], _files: list[int]) -> None:
-        self.renderer.parameters.update(message["parameters"])
+        parameters = self.renderer.parameters
+        parameters.update(message["parameters"])
+        if parameters.get("units") == [0.0, 1.0]:
+            del parameters["units"]
         self.renderer.camera = message.get("camera", self.renderer.camera)
         self.send({"type": "parameters", "parameters": self.renderer.parameters})
 

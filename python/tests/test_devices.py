@@ -123,13 +123,13 @@ def test_show_on_a_device(launched: list[Started], driver: FakeDriver) -> None:
     image = np.ones((4, 6), np.float32)
     field = wavefield.show(image, memory="host", device=1)
     assert chosen(launched[0]) == [UUID]
-    assert wavefield.show(image, memory="host", device=1) is field
-    assert wavefield.show(image, memory="host") is field
+    assert wavefield.show(image, memory="host", device=1)._field is field._field
+    assert wavefield.show(image, memory="host")._field is field._field
     words = f"device=0 is the GPU with UUID {UUID_0}, but the renderer already runs on a fake, with UUID {UUID}"
     for array in (image, image[:2]):
         with pytest.raises(wavefield.DeviceMismatch, match=words):
             wavefield.show(array, memory="host", device=0)
-    assert wavefield.show(image, memory="host") is field, "nothing has changed"
+    assert wavefield.show(image, memory="host")._field is field._field, "nothing has changed"
     field.close()
     wavefield.show(image, memory="host", device=0)
     assert chosen(launched[1]) == [UUID_0]

@@ -20,7 +20,7 @@ import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer
 from test_end_to_end import EXAMPLES, WHY_NOT
-from wavefield import Camera, _dlpack, _picture, _places, _render, _show
+from wavefield import Camera, _dlpack, _libraries, _limits, _picture, _places, _render
 from wavefield._layout import Layout
 
 KINDS = ("color", "depth", "normal", "index")
@@ -439,7 +439,7 @@ def test_the_limits_of_a_picture_must_be_given(field: wavefield.Field, drawn: Ca
     depth = field.picture("depth")
     drawn()
     with pytest.raises(wavefield.ArrayMismatch, match=r"limits=\(low, high\)"):
-        _show._limits(depth, Layout.of("image", (2, 3), "float32"))
+        _libraries.limits_of(_limits.Choice(), depth, Layout.of("image", (2, 3), "float32"), "float32", None)
 
 
 @pytest.mark.parametrize("most", [_places.MOST_BYTES, 600])

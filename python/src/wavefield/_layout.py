@@ -68,6 +68,11 @@ class Layout:
         return cls(known, shape, dtype)
 
     @property
+    def colours(self) -> bool:
+        """Return whether each element is a colour, RGB or RGBA."""
+        return self.kind == "image" and len(self.shape) == 3
+
+    @property
     def typestr(self) -> str:
         """Return the type's name in messages: `<f4`, `<f2`, `|u1` or `<i4`."""
         return TYPESTRS[self.dtype]
@@ -118,6 +123,18 @@ def kind_of(shape: tuple[int, ...], dtype: str) -> Kind:
     )
 
 
+def other_reading(shape: tuple[int, ...], kind: Kind) -> str:
+    """Return a sentence if an array that was given no kind, and is drawn as this one, may be meant as another."""
+    if kind == "points":
+        return f'an array of shape {shape} is drawn as points, a row each; kind="image" draws an image'
+    if len(shape) == 2 and shape[0] > shape[1] and 2 <= shape[1] < 10:
+        return (
+            f"an array of shape {shape} is drawn as an image; for points, a row each, show three of its columns as "
+            'floats, such as x[:, :3]; kind="image" says that an image is meant'
+        )
+    return ""
+
+
 def dtype_name(dtype: Any) -> str:
     """Return NumPy's name of a type, which may be NumPy's, PyTorch's, a scalar's class, or text."""
     if getattr(dtype, "isnative", True) is False:
@@ -158,6 +175,8 @@ def _cure(kind: str, shape: tuple[int, ...]) -> str:
 def _cast(dtype: str) -> str:
     if "complex" in dtype:
         return ": show abs(x), or its real part"
+    if dtype.startswith(("datetime", "timedelta")):
+        return ': show x.astype("int64")'
     if dtype.startswith(("void", "|V", "[", "{")):
         return ': show one of its fields, x["name"]'
     return ': convert it with x.astype("float32"), in PyTorch x.float()'

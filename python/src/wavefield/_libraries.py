@@ -7,14 +7,16 @@ import math
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from . import _dlpack
-from ._layout import dtype_name
+from . import _dlpack, _limits
+from ._layout import dtype_name, native_name
 from .errors import ArrayMismatch, LibraryMissing, WavefieldError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
+
+    from ._layout import Layout
 
 INSTALL = {
     "cupy": "cupy-cuda13x",
@@ -57,12 +59,50 @@ def shape_and_dtype(array: Any) -> tuple[tuple[int, ...], str]:
 
 def cast(array: Any, now: str, dtype: str) -> Any:
     """Return the array converted to another type, by its own library and on its device."""
-    with refusing(array, f"cannot be converted from {now}"):
+    import numpy as np
+
+    # A number that is too large becomes infinite, which NumPy warns of.
+    with refusing(array, f"cannot be converted from {now}"), np.errstate(over="ignore"):
         if hasattr(array, "astype"):
             return array.astype(dtype)
         if hasattr(array, "to"):  # PyTorch
             return getattr(array, {"float32": "float", "float16": "half", "uint8": "byte"}[dtype])()
     raise ArrayMismatch(f"{type(array).__module__} cannot convert the array from {now}: create it as {dtype}")
+
+
+def scaled(array: Any, layout: Layout, dtype: str, units: _limits.Pair) -> Any:
+    """Return the array as 32-bit floats in these units, computed in its own precision, on its device."""
+    if layout.kind in ("image", "surface"):
+        return _scaled(array, dtype, units)
+    # Only the fourth numbers are values. The others are places.
+    values = _scaled(array[..., 3], dtype, units)
+    with refusing(array, "cannot be scaled"):
+        array = cast(array, dtype, "float32") if dtype != "float32" else array + 0
+        if hasattr(array, "at"):  # JAX's arrays cannot be written
+            return array.at[..., 3].set(values)
+        array[..., 3] = values
+    return array
+
+
+def _scaled(array: Any, dtype: str, units: _limits.Pair) -> Any:
+    import numpy as np
+
+    offset, factor = units
+    with refusing(array, "cannot be scaled"), np.errstate(all="ignore"):
+        array = _computable(array, dtype)
+        if offset and _limits.is_whole(dtype):
+            info = np.iinfo(dtype)
+            offset = max(info.min, min(int(offset), info.max))
+            # A difference that the type does not hold would wrap around.
+            array = array.clip(info.min + max(offset, 0), info.max + min(offset, 0))
+        array = (array - offset if offset else array) / factor
+    now = dtype_name(array.dtype)
+    return array if now == "float32" else cast(array, now, "float32")
+
+
+def _computable(array: Any, dtype: str) -> Any:
+    """Return the array with a type that its library computes with: PyTorch's `uint32` and `uint64` have no `min`."""
+    return array.long() if dtype in ("uint32", "uint64") and hasattr(array, "long") else array
 
 
 def packed(array: Any) -> Any:
@@ -87,35 +127,80 @@ def on_the_host(array: Any) -> NDArray[Any]:
             array = array.cpu()
         if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
             return _dlpack.numpy(array)
-        host = np.asarray(array)
+        host = unmasked(array) if isinstance(array, np.ma.MaskedArray) else np.asarray(array)
         if host.dtype == object and not host.ndim:
             raise TypeError("it is no array")
         return host
 
 
-MOST = 1.7e38
-"""The largest limit: half of the largest 32-bit float."""
-
-
-def extent(values: Any) -> tuple[float, float]:
-    """Return the smallest and the largest finite number; (0, 1) if there is none."""
-    if hasattr(values, "min") and hasattr(values, "max"):
-        low, high = float(values.min()), float(values.max())
-    else:
-        low = high = math.nan
-    if not (math.isfinite(low) and math.isfinite(high)):
-        import numpy as np
-
-        host = on_the_host(values).astype("float64")
-        host = host[np.isfinite(host)]
-        if host.size == 0:
-            return 0.0, 1.0
-        low, high = float(host.min()), float(host.max())
+def unmasked(array: Any) -> NDArray[Any]:
+    """Return one of `numpy.ma` as a plain array, with NaN for what is masked."""
     import numpy as np
 
-    # The renderer uses 32-bit floats, and the difference of the limits must be one, too.
-    low, high = max(low, -MOST), min(high, MOST)
-    if np.float32(high) - np.float32(low) < np.finfo(np.float32).tiny:
-        around = max(0.5, abs(low) * 2**-20)
-        low, high = low - around, high + around
+    if not np.ma.is_masked(array) or array.dtype.kind not in "biuf":
+        return np.ma.getdata(array)
+    if array.dtype.kind != "f":
+        # Whole numbers of 64 bits need more than float64.
+        array = array.astype(np.longdouble if array.dtype.itemsize == 8 else np.float64)
+    filled: NDArray[Any] = array.filled(np.nan)
+    return filled
+
+
+def extent(values: Any) -> _limits.Pair | None:
+    """Return the smallest and the largest finite number, on the array's device; None if there is none."""
+    import numpy as np
+
+    with refusing(values, "does not say its range"), np.errstate(all="ignore"):
+        if not (hasattr(values, "min") and hasattr(values, "max")):  # such as Numba's
+            values = on_the_host(values)
+        number: Any = int if _limits.is_whole(native_name(dtype_name(values.dtype))) else float
+        low, high = number(values.min()), number(values.max())
+        if not (math.isfinite(low) and math.isfinite(high)):
+            # NaN and infinity, minus themselves, are NaN.
+            values = values[(values - values) == 0]
+            if not values.shape[0]:
+                return None
+            low, high = number(values.min()), number(values.max())
     return low, high
+
+
+def limits_of(last: _limits.Choice, array: Any, layout: Layout, dtype: str, wish: Any) -> _limits.Choice:
+    """Return the limits for an array of this type, drawn with this layout, after `last`."""
+    import numpy as np
+
+    follows = wish is not None or last.follows
+
+    def span(needed: bool) -> _limits.Pair | None:
+        if layout.colours:
+            return 0, int(np.iinfo(dtype).max) if _limits.is_whole(dtype) else 1
+        if layout.kind == "mesh" and not follows:
+            return 0.0, 1.0
+        values = array._library_array() if hasattr(array, "_library_array") else array
+        if not hasattr(values, "min"):  # such as Numba's, which are read on the CPU
+            if not needed:
+                return None
+            known = hasattr(values, "copy_to_host") or hasattr(values, "__array__")
+            if hasattr(values, "_library_array") or not known:
+                raise ArrayMismatch(
+                    "the span of this array in CUDA memory is unknown: give limits=(low, high), or show what a library "
+                    "makes of it, such as torch.from_dlpack(x)"
+                )
+            values = on_the_host(values)
+        column = {"mesh": 3, "points": 3 if layout.shape[-1] == 4 else 1}.get(layout.kind)
+        return extent(_computable(values if column is None else values[..., column], dtype))
+
+    # Another number of points is no new shape.
+    shape = layout.shape[1:] if layout.kind == "points" else layout.shape
+    return _limits.choose(last, (layout.kind, shape, dtype), wish, span)
+
+
+def units_of(choice: _limits.Choice, layout: Layout, dtype: str, given: str) -> _limits.Pair:
+    """Return the units to draw an array of this type in. `given`: its type before a mask was filled."""
+    import numpy as np
+
+    # The fourth number of points has units of its own. Without it, the value is y, a place.
+    if layout.dtype != "float32" or (layout.kind == "points" and layout.shape[-1] == 3):
+        return _limits.PLAIN
+    if layout.colours:  # also alpha, which limits do not reach
+        return (0.0, float(np.iinfo(given).max)) if _limits.is_whole(given) else _limits.PLAIN
+    return _limits.units(choice.limits, dtype)

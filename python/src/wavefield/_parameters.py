@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from numbers import Real
+from dataclasses import replace
 from typing import Any
+
+from ._limits import PLAIN, Choice, Pair, number, to_drawn, to_true
 
 
 class Parameters(Mapping[str, Any]):
     """The renderer's parameters as it last sent them: `speed`, `colormap`, `paused`, `limits`, `size`.
 
-    `limits`: the two numbers that the colour map spans. `size`: of points, in pixels.
+    `limits`: the two numbers that the colour map spans, as in the array that is shown. `size`: of points, in pixels.
 
     `field.parameters["speed"] = 0.5` and `field.parameters.update(speed=0.5, colormap="magma")` ask the renderer to
     change them, and return when it has.
     """
 
     def __init__(self, values: dict[str, Any], ask: Callable[[dict[str, Any]], None]) -> None:
-        self._values = _shown(values)
         self._ask = ask
+        # What is drawn now: its units, and the limits and units that were last asked for, with the drawn limits.
+        self._units = PLAIN
+        self._asked: tuple[Pair, Pair, Pair] = (PLAIN, PLAIN, PLAIN)
+        self._choice = Choice()
+        self._values: dict[str, Any] = {}
+        self._set(values)
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -45,10 +52,48 @@ class Parameters(Mapping[str, Any]):
         unknown = [name for name in values if name not in self]
         if unknown:
             raise KeyError(f"unknown parameter {', '.join(unknown)}; the renderer has {', '.join(self)}")
-        self._ask({name: _like(self[name], name, value) for name, value in values.items()})
+        self._send({name: _like(self[name], name, value) for name, value in values.items()}, self._units)
+        if "limits" in values:
+            self._chosen()
+
+    def _apply(self, choice: Choice, units: Pair) -> None:
+        """Set these limits, unless they are in effect. For `show` itself: nobody chose them in the window."""
+        limits = self.get("limits")
+        if limits is not None and (choice.limits, units) != (limits, self._units):
+            self._send({"limits": choice.limits}, units)
+        self._choice = choice
+
+    def _send(self, values: dict[str, Any], units: Pair) -> None:
+        asked = self._asked
+        if "limits" in values:
+            low, high = values["limits"]
+            drawn = (to_drawn(low, units), to_drawn(high, units))
+            self._asked = ((low, high), units, drawn)
+            values = {**values, "limits": list(drawn)}
+            if units != self._units:
+                values["units"] = list(units)
+        try:
+            self._ask(values)
+        except BaseException:
+            self._asked = asked
+            raise
+
+    def _chosen(self) -> None:
+        self._choice = replace(self._choice, given=True, follows=False)
 
     def _set(self, values: dict[str, Any]) -> None:
-        self._values = _shown(values)
+        values = _shown(values)
+        self._units = values.pop("units", PLAIN)
+        if "limits" in values:
+            limits, units, drawn = self._asked
+            # The renderer keeps 32-bit floats.
+            same = all(math.isclose(now, then, rel_tol=1e-6) for now, then in zip(values["limits"], drawn, strict=True))
+            low, high = values["limits"]
+            now = limits if same and units == self._units else (to_true(low, self._units), to_true(high, self._units))
+            if now != self._values.get("limits", now):
+                self._chosen()
+            values["limits"] = now
+        self._values = values
 
 
 def _shown(values: dict[str, Any]) -> dict[str, Any]:
@@ -67,11 +112,7 @@ def _like(now: Any, name: str, value: Any) -> Any:
             raise TypeError(f"{name} must be True or False, not {value!r}")
         return bool(value)
     if isinstance(now, int | float):
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise TypeError(f"{name} must be a number, not {value!r}")
-        if not math.isfinite(value):
-            raise ValueError(f"{name} must be a finite number, not {value!r}")
-        return float(value)
+        return number(name, value)
     if isinstance(now, list | tuple):
         return [_like(before, name, number) for before, number in zip(now, _items(now, name, value), strict=True)]
     if isinstance(now, str) and not isinstance(value, str):

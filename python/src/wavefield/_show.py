@@ -5,29 +5,35 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import warnings
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _cuda, _libraries, _open
-from ._array import Array, rows_are_contiguous
+from . import _cuda, _libraries, _limits, _open
+from ._array import rows_are_contiguous
 from ._launch import Renderer, gpu_arguments
-from ._layout import Layout, dtypes_of, kind_of, native_name
+from ._layout import Layout, dtype_name, dtypes_of, kind_of, native_name, other_reading
 from ._rings import CudaRing
 from ._source import Source
 from .errors import (
-    ArrayMismatch,
     CudaError,
     DeviceMismatch,
+    FieldClosed,
     NoRenderer,
     Refused,
     RendererGone,
     StillShown,
     WavefieldError,
 )
+from .field import Field
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ._protocol import Memory
+    from ._shown import Shown
     from ._status import Camera
-    from .field import Field
 
 SAVE = 'field.save("picture.png") writes the picture'
 NO_DISPLAY = (
@@ -36,6 +42,60 @@ NO_DISPLAY = (
 
 GRID = "256x256"
 """The grid of the renderer's own wave, which is drawn until the first array arrives."""
+
+
+class Showing(Field):
+    """What one call of `show` shows: its field, whose pictures are of another array after the next call."""
+
+    __slots__ = ("_field", "_mine", "_over")
+
+    def __init__(self, field: Field) -> None:
+        # All else is the field's.
+        self.__dict__ = field.__dict__
+        self._field, self._over, self._mine = field, False, field._shown
+
+    def __repr__(self) -> str:
+        state = "another array was shown since" if self._over else "closed" if self._closed else self.server
+        return f"<wavefield.show of {self._welcome.layout} on {self.device_name}, {state}>"
+
+    @property
+    def shown(self) -> Shown | None:
+        """Return how the array was shown."""
+        return self._mine if self._over else self._shown
+
+    def _check_mine(self) -> None:
+        if self._over:
+            raise FieldClosed(
+                "another array was shown since, so the picture of this one is gone: save it, or take its picture, "
+                "before the next show()"
+            )
+
+    def snapshot(self, after: int | None = None) -> NDArray[np.uint8]:
+        """Return the picture, as `Field.snapshot` does. Raises `FieldClosed` after the next `show`."""
+        self._check_mine()
+        return super().snapshot(after)
+
+    def render(self, *kinds: str, **options: Any) -> Any:
+        """Return pictures, as `Field.render` does. Raises `FieldClosed` after the next `show`."""
+        self._check_mine()
+        return super().render(*kinds, **options)
+
+    def _repr_png_(self) -> bytes | None:
+        return None if self._over else super()._repr_png_()
+
+    def __del__(self) -> None:
+        """Leave the field open: it is that of `show`."""
+
+
+@dataclass
+class _Prepared:
+    """An array that can be drawn, its layout, how it was converted, and the limits and units that it is drawn with."""
+
+    source: Source
+    layout: Layout
+    converted: str
+    choice: _limits.Choice
+    units: _limits.Pair
 
 
 class _Shower:
@@ -49,16 +109,15 @@ class _Shower:
         self.memory: str = "auto"
         self.layout: Layout | None = None
         """The layout of the connection, or of the last one."""
+        # The camera, the size of points and the limits of the last connection, for the next one.
         self.camera: Camera | None = None
-        """The camera of the last connection, for the next one."""
+        self.size: float | None = None
+        self.choice = _limits.Choice()
+        self.showing: Showing | None = None
         # The name and the UUID of the renderer's device.
         self.device = ("", "")
-        # Whether nothing was shown on this connection yet.
-        self.new = True
         # Whether a picture of an earlier connection was taken.
         self.pictured = False
-        # The parameters and the camera that were last set.
-        self.asked: dict[str, Any] = {}
         # The addresses of arrays that were shown twice in a row: they may be written while the renderer draws them,
         # so from then on they are copied.
         self.rewritten: set[int] = set()
@@ -71,6 +130,16 @@ class _Shower:
         """Return whether it can show more: it is open, belongs to this process, and no hand-off was interrupted."""
         field = self.field
         return self.owner == os.getpid() and (field is None or not (field.closed or field._handing_over is not None))
+
+    @property
+    def limits(self) -> _limits.Choice:
+        """Return the limits in effect, and who chose them."""
+        if self.field is None:
+            return self.choice
+        with contextlib.suppress(RendererGone):  # which what follows says, too
+            self.field._connection.pump()  # the user may have changed them in the window
+        parameters = self.field.parameters
+        return replace(parameters._choice, limits=parameters.get("limits", parameters._choice.limits))
 
     def close(self) -> None:
         """End the renderer."""
@@ -88,7 +157,8 @@ class _Shower:
             if (layout, memory, title) == (self.layout, self.memory, self.title):
                 return
             # The renderer stays. Each connection starts with the default camera.
-            self.camera = self.field.camera
+            self.camera, self.choice = self.field.camera, self.limits
+            self.size = self.field.parameters.get("size")
             self.pictured |= self.field._pictured
             self.field._on_close = None
             self.field.close()
@@ -97,10 +167,10 @@ class _Shower:
         self.device = (self.field.device_name, self.field.device_uuid)
         if self.camera is not None and self.layout is not None and self.layout.kind == layout.kind:
             self.field.camera = self.camera
+        if self.size not in (None, self.field.parameters.get("size")):
+            self.field.parameters["size"] = self.size
         self.layout, self.memory, self.title = layout, memory, title
         self.rewritten.clear()
-        self.asked.clear()
-        self.new = True
 
     def _connect(self, layout: Layout, memory: str, title: str | None) -> Field:
         wanted: Memory
@@ -129,7 +199,7 @@ def show(
     array: Any,
     *,
     kind: str | None = None,
-    limits: tuple[float, float] | None = None,
+    limits: tuple[float | None, float | None] | Literal["auto"] | None = None,
     colormap: str | None = None,
     size: float | None = None,
     camera: Camera | None = None,
@@ -137,15 +207,19 @@ def show(
     memory: Literal["auto", "cuda", "host"] = "auto",
     window: bool | None = None,
     device: int | None = None,
-) -> Field:
-    """Show an array of any library in a window or a notebook. Call it again to show the next. Returns the field.
+) -> Showing:
+    """Show an array of any library in a window or a notebook. Call it again to show the next.
+
+    Returns the field, whose pictures are of this array until the next call.
 
     `array`: an array of CuPy, PyTorch, Numba, JAX or NumPy, or any with `__cuda_array_interface__` or DLPack.
     `kind`: "image", "points", "surface" or "mesh". By default, (n, 3 or 4) floats are points; (rows, cols) and
     (rows, cols, 1, 3 or 4) are an image.
-    `limits`: the numbers that the colour map and a surface's height span. By default they are the smallest and the
-    largest number of the first array, until the shape, type or kind changes. Colours (RGB and RGBA) span 0 to 1, or 0
-    to 255 as bytes.
+    `limits`: (low, high), the numbers that the colour map and a surface's height span, or the ends of colours. They
+    hold for this array and those after it. In place of None in (None, 1) is the array's own end. "auto" follows each
+    array. Without any they are the array's smallest and largest number, and of colours and meshes 0 to 1 (0 to the
+    type's largest number for whole ones). A new kind, shape or type sets them anew, and so does an array whose range is
+    10 times away, unless a call, `field.parameters` or the window chose them.
     `colormap`, `size` (of points, in pixels): as in `field.parameters`.
     `camera`: as in `field.camera`. The camera stays until the kind changes.
     `title`: the window's title; by default the program's name.
@@ -160,9 +234,11 @@ def show(
     is closed. Without a window, a notebook shows the field as a picture, and `field.save("picture.png")` writes it.
     """
     global _shower
-    source, layout, converted = _prepare(array, kind)
+    stays = _shower is not None and _shower.usable and window in (None, _shower.window)
+    prepared = _prepare(array, kind, limits, _shower if stays else None)
+    source, layout = prepared.source, prepared.layout
     uuid = None if device is None else _cuda.uuid_of(device)
-    if _shower is not None and (not _shower.usable or window not in (None, _shower.window)):
+    if _shower is not None and not stays:
         if _shower.owner == os.getpid():
             _shower.close()
         _shower = None
@@ -181,21 +257,22 @@ def show(
         field = shower.field
         _keep_window_open()
         source = field._read(source)
-        if limits is None and shower.new:
-            limits = _limits(source.array, layout)
-        span: Any = limits
-        if hasattr(span, "__iter__"):
-            span = tuple(span)
-        wanted = {"limits": span, "colormap": colormap, "size": size}
-        # Set only what changes: the user may have chosen something else in the window, and each request takes time.
-        changes = {name: value for name, value in wanted.items() if value not in (None, shower.asked.get(name))}
-        if changes:
-            field.parameters.update(**changes)
-        if camera not in (None, shower.asked.get("camera")):
-            field.camera = camera
-        shower.asked |= {**changes, "camera": camera or shower.asked.get("camera")}
-        _draw(shower, field, source, converted)
-        shower.new = False
+        parameters, before = field.parameters, field.parameters._choice
+        try:
+            parameters._apply(prepared.choice, prepared.units)
+            # What a call says always holds. Each request takes time, so leave out what is so already.
+            wanted = {"colormap": colormap, "size": size}
+            changes = {name: value for name, value in wanted.items() if value not in (None, parameters.get(name))}
+            if changes:
+                parameters.update(**changes)
+            if camera is not None:
+                field.camera = camera
+            if prepared.choice.words:
+                _say_once(prepared.choice.words, "limits")
+            _draw(shower, field, source, prepared.converted)
+        except BaseException:
+            parameters._choice = before
+            raise
     except RendererGone as gone:
         shower.close()
         _shower = None
@@ -210,7 +287,10 @@ def show(
             shower.close()
             _shower = None
         raise
-    return field
+    if shower.showing is not None:
+        shower.showing._over = True
+    shower.showing = Showing(field)
+    return shower.showing
 
 
 def _draw(shower: _Shower, field: Field, source: Source, converted: str) -> None:
@@ -230,29 +310,64 @@ def _draw(shower: _Shower, field: Field, source: Source, converted: str) -> None
         field._say_copied(words, source.on_device)
 
 
-def _prepare(array: Any, kind: str | None) -> tuple[Source, Layout, str]:
-    """Return an array that can be drawn, its layout, and a text on how it was converted."""
-    field = _shower.field if _shower is not None and _shower.usable else None
-    ring = None if field is None else field._ring
+def _prepare(array: Any, kind: str | None, limits: Any = None, shower: _Shower | None = None) -> _Prepared:
+    """Convert an array to one that can be drawn, after what `shower` shows."""
+    wish = _limits.wish(limits)
+    ring = None if shower is None or shower.field is None else shower.field._ring
     # Not the field's own stream: if `connect` closes the field, it destroys that.
     where = (ring.context, ring.stream()) if isinstance(ring, CudaRing) and ring.stream() != ring.own else (None, None)
     source = Source(array)
     shape, dtype = source.shape_and_dtype()
     native = native_name(dtype)
-    kind = kind_of(shape, native) if kind is None else kind
-    target = _target(kind, shape, native)
-    layout = Layout.of(kind, shape, target)
+    drawn = kind_of(shape, native) if kind is None else kind
+    target = _target(drawn, shape, native)
+    layout = Layout.of(drawn, shape, target)
+    if kind is None and (words := other_reading(shape, layout.kind)):
+        _say_once(words, f"{layout.kind} of {shape[1]}")
     converted = ""
     if target != dtype:
-        source = Source(_libraries.cast(source.array, dtype, target))
         converted = f"it is {dtype} and was converted; create it as {target}"
+        if not _limits.is_wide(native):
+            source = Source(_libraries.cast(source.array, dtype, target))
+    # The type that colours had before a mask was filled.
+    given = native if source.mask_of is None else native_name(dtype_name(source.mask_of))
+    last = _limits.Choice() if shower is None else shower.limits
+    choice = _libraries.limits_of(last, source.array, layout, given, wish)
+    units = _libraries.units_of(choice, layout, native, given)
+    if layout.colours and wish is None and not choice.given:
+        _check_colours(source.array, given, choice)
+    if units != _limits.PLAIN:
+        source = Source(_libraries.scaled(source.array, layout, native, units))
+        converted = f"it is {dtype} and was scaled to {target}"
+    else:
+        choice = replace(choice, limits=choice.limits if choice.given else _limits.plain(choice.limits))
+        if target != dtype and _limits.is_wide(native):
+            source = Source(_libraries.cast(source.array, dtype, target))
+    if source.mask_of is not None and given != dtype:
+        converted = f"it has a mask, and was converted from {given}"
     source.read(*where)
     # A layout leaves out a last dimension of 1.
     shape, strides = source.shape[: len(layout.shape)], source.strides[: len(layout.shape)]
     if not rows_are_contiguous(layout, shape, strides):
         source = Source(_libraries.packed(source.array if source.on_device else source.held)).read(*where)
         converted = converted or "it was not contiguous and was copied; create it contiguous"
-    return source, layout, converted
+    return _Prepared(source, layout, converted, choice, units)
+
+
+def _check_colours(array: Any, dtype: str, choice: _limits.Choice) -> None:
+    """Say which numbers colours go to, if that is not what the type alone says."""
+    if _limits.is_whole(dtype) and dtype != "uint8":
+        low, high = choice.limits
+        _say_once(f'colours as {dtype} go from {low:g} to {high:g}; if these go to 255, show x.astype("uint8")')
+    elif "float" in dtype and "colours" not in _said and hasattr(array, "min"):
+        least, most = _libraries.extent(array) or (0.0, 1.0)
+        if least < -1 / 510 or most > 1 + 1 / 510:
+            _said.add("colours")
+            warnings.warn(
+                f"colours as floats go from 0 to 1, and these go from {least:.4g} to {most:.4g}, so they are clipped: "
+                'show x / 255 or x.astype("uint8"), or choose limits=(low, high); if it is a mesh, say kind="mesh"',
+                stacklevel=4,
+            )
 
 
 def _target(kind: str, shape: tuple[int, ...], dtype: str) -> str:
@@ -261,32 +376,10 @@ def _target(kind: str, shape: tuple[int, ...], dtype: str) -> str:
     types = dtypes_of(known)
     if dtype in types:
         return dtype
-    if kind == "image" and len(shape) == 3 and shape[2] > 1 and dtype.startswith(("int", "uint")):
-        raise ArrayMismatch(
-            f'the range of colours as {dtype} is unknown: use bytes from 0 to 255, x.astype("uint8"), in PyTorch '
-            "x.byte(), or floats from 0 to 1"
-        )
     if dtype == "bool" and "uint8" in types and not (len(shape) == 3 and shape[2] > 1):
         return "uint8"
     real = ("float", "bfloat", "int", "uint", "bool")
     return "float32" if dtype.startswith(real) else dtype
-
-
-def _limits(array: Any, layout: Layout) -> tuple[float, float] | None:
-    """Return the limits of the first array, or None if it has colours of its own."""
-    if layout.kind == "mesh" or (layout.kind == "image" and len(layout.shape) == 3):
-        return None
-    readable = any(hasattr(array, name) for name in ("min", "copy_to_host", "__array__"))
-    if not readable or (isinstance(array, Array) and array._stream is not None):
-        raise ArrayMismatch(
-            "the span of this array in CUDA memory is unknown: give limits=(low, high), or show what a library makes "
-            "of it, such as torch.from_dlpack(x)"
-        )
-    if layout.kind != "points":
-        return _libraries.extent(array)
-    if not hasattr(array, "min"):  # such as Numba's
-        array = _libraries.on_the_host(array)
-    return _libraries.extent(array[:, 3 if layout.shape[1] == 4 else 1])
 
 
 def _wants_window() -> bool:
@@ -313,9 +406,10 @@ def _in_a_notebook() -> bool:
 _said: set[str] = set()
 
 
-def _say_once(words: str) -> None:
-    if words not in _said:
-        _said.add(words)
+def _say_once(words: str, about: str = "") -> None:
+    """Say something to the user, once; of several sentences `about` the same, the first."""
+    if (about or words) not in _said:
+        _said.add(about or words)
         print(f"wavefield: {words}", file=sys.stderr)
 
 

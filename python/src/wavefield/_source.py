@@ -34,7 +34,11 @@ class Source:
             self._context.refuse_capture()
         if hasattr(array, "is_neg") and array.is_neg():  # PyTorch's DLPack leaves the sign out
             array = array.resolve_neg()
-        if not (self.on_device or hasattr(array, "astype") or hasattr(array, "to")):  # such as a list
+        self.mask_of: Any = (
+            getattr(array, "dtype", None) if hasattr(array, "mask") and hasattr(array, "filled") else None
+        )
+        """The type of an array with a mask, which becomes one of floats if something is masked."""
+        if not (self.on_device or hasattr(array, "to")):  # PyTorch's stay, all others become NumPy's
             array = _libraries.on_the_host(array)
         self.array = array
         self.held: object = None

@@ -6,9 +6,10 @@ import contextlib
 import os
 import warnings
 import weakref
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from . import _cuda, _open, _picture, _protocol, _render, _source, _status, _streams
+from . import _cuda, _libraries, _limits, _open, _picture, _protocol, _render, _source, _status, _streams
 from ._allocations import Allocation, Allocations
 from ._array import Array
 from ._connection import Connection, close_all
@@ -17,6 +18,7 @@ from ._parameters import Clock, Parameters
 from ._rings import CudaRing, HostRing, Ring
 from ._shown import Shown
 from .errors import (
+    ArrayMismatch,
     CopyWarning,
     FieldClosed,
     ProtocolError,
@@ -267,6 +269,10 @@ class Field:
             raise FieldClosed("the field is closed, so its frame is gone")
         self._check_whole()
         self._ring.refuse_capture(frame)
+        # Later frames have the limits of the first: to look at each would wait for the GPU.
+        unknown = self.parameters._choice.sort is None or self.parameters._units != _limits.PLAIN
+        if unknown and shown is None and not frame._fitted:
+            self._fit_colours(frame)
         self._handing_over = frame.index
         if shown is not None:
             show = {"type": "show", "frame": frame.index, "allocation": shown.number, "offset": offset}
@@ -327,12 +333,16 @@ class Field:
         """
         self._leave_frame()
         source = self._read(array)
+        if array is not source:  # those of `wavefield.show` have their limits
+            source.pitch(self._welcome.layout)
+            self._fit_colours(source.array)
         place = "copy=True asks for it" if copy else self._place(source)
         if isinstance(place, str):
             if copy is False:
                 raise ValueError(f"the array would be copied: {place}")
             with self.frame() as frame:
                 frame.copy_from(source)
+                frame._fitted = True
             return self._say_copied(place, not copy and source.on_device)
         allocation, offset = place
         if allocation.shown is not None:
@@ -353,6 +363,27 @@ class Field:
             raise
         self._shown = Shown.WITHOUT_COPY
         return self._shown
+
+    def _fit_colours(self, array: Any) -> None:
+        """Choose the limits for an array that is drawn as it is, as `wavefield.show` does."""
+        from ._show import _say_once
+
+        self._connection.pump()  # the user may have changed them in the window
+        parameters, layout = self.parameters, self._welcome.layout
+        limits = parameters.get("limits", _limits.PLAIN)
+        last = replace(parameters._choice, limits=limits)
+        try:
+            choice = _libraries.limits_of(last, array, layout, layout.dtype, None)
+        except ArrayMismatch as error:
+            choice = replace(last, sort=last.sort or ())
+            _say_once(f'{error}; or set field.parameters["limits"], now {limits}')
+        near = _limits.plain(choice.limits)
+        if not choice.given and near != choice.limits:
+            choice = replace(choice, limits=near)
+            _say_once("numbers of more than 4e37 have the colour of an end; wavefield.show(x) scales them")
+        parameters._apply(choice, _limits.PLAIN)
+        if choice.words:
+            _say_once(choice.words, "limits")
 
     def _read(self, array: Any) -> _source.Source:
         """Return where an array lies."""

@@ -15,6 +15,8 @@ pub struct FieldView {
     /// The diameter of points, in pixels.
     pub size: f32,
     pub fit: Fit,
+    /// Labels show the first of these plus the second times the number that is drawn.
+    pub units: [f64; 2],
 }
 
 /// The sphere that the view is for, in the array's units. Points and meshes are drawn as if it were the unit
@@ -44,6 +46,7 @@ impl FieldView {
             },
             size: 3.0,
             fit: Fit::default(),
+            units: [0.0, 1.0],
         }
     }
 

@@ -15,11 +15,23 @@ pub struct ClientParameters {
     pub limits: [f32; 2],
     pub size: f32,
     pub fit: Fit,
+    #[serde(default = "plain", skip_serializing_if = "is_plain")]
+    pub units: [f64; 2],
+}
+
+/// The units of numbers that are drawn as they are.
+fn plain() -> [f64; 2] {
+    [0.0, 1.0]
+}
+
+fn is_plain(units: &[f64; 2]) -> bool {
+    *units == plain()
 }
 
 impl ClientParameters {
     pub fn apply(&self, view: &mut FieldView) {
-        *view = FieldView { camera: view.camera, limits: self.limits, size: self.size, fit: self.fit };
+        let &Self { limits, size, fit, units, .. } = self;
+        *view = FieldView { camera: view.camera, limits, size, fit, units };
     }
 }
 
@@ -31,6 +43,7 @@ pub struct SettingsChange {
     pub limits: Option<[f64; 2]>,
     pub size: Option<f64>,
     pub fit: Option<Fit>,
+    pub units: Option<[f64; 2]>,
 }
 
 impl SettingsChange {
@@ -52,8 +65,9 @@ impl SettingsChange {
             if !limits.iter().all(|limit| limit.is_finite()) {
                 return Err(format!("limits {low} and {high} are not two finite 32-bit floats"));
             }
-            // Shaders divide by the difference, and may treat denormal numbers as zero.
-            if !(limits[1] - limits[0]).is_normal() {
+            // Shaders multiply by the difference's inverse, and may treat denormal numbers as zero.
+            let difference = limits[1] - limits[0];
+            if !(difference.is_normal() && difference.recip().is_normal()) {
                 return Err(format!(
                     "limits {low} and {high} are equal, or too close or too far apart for 32-bit floats"
                 ));
@@ -68,6 +82,14 @@ impl SettingsChange {
         }
         if let Some(fit) = self.fit {
             parameters.fit = checked_fit(fit)?;
+        }
+        if let Some([offset, factor]) = self.units {
+            if !(offset.is_finite() && factor.is_finite() && factor != 0.0) {
+                return Err(format!(
+                    "units {offset} and {factor} are not two finite numbers, the second not 0"
+                ));
+            }
+            parameters.units = [offset, factor];
         }
         parameters.field.paused = self.paused.unwrap_or(parameters.field.paused);
         Ok(parameters)
@@ -135,6 +157,14 @@ mod tests {
         );
         let fit = Fit { center: [500_000.0, 5_400_000.0, 300.0], radius: 0.25 };
         assert_eq!(wish(&format!(r#"{{"fit": {}}}"#, serde_json::to_string(&fit).unwrap())).map(|p| p.fit), Ok(fit));
+        let units = wish(r#"{"units": [1700000000, -1e-60]}"#).unwrap();
+        assert_eq!(units.units, [1.7e9, -1e-60]);
+        let text = serde_json::to_string(&units).unwrap();
+        assert!(text.ends_with(r#""units":[1700000000.0,-1e-60]}"#), "{text}");
+        assert_eq!(serde_json::from_str::<ClientParameters>(&text).unwrap(), units);
+        let text = serde_json::to_string(&now).unwrap();
+        assert!(!text.contains("units"), "a client that never set them knows none: {text}");
+        assert_eq!(serde_json::from_str::<ClientParameters>(&text).unwrap(), now);
         for (text, words) in [
             (r#"{"speed": 1e9}"#, "1000"),
             (r#"{"colormap": "jet"}"#, "viridis"),
@@ -142,7 +172,9 @@ mod tests {
             (r#"{"limits": [1, 1.00000001]}"#, "too close"),
             (r#"{"limits": [0, 1e-44]}"#, "too close"),
             (r#"{"limits": [-3e38, 3e38]}"#, "too far"),
+            (r#"{"limits": [0, 1e38]}"#, "too far"),
             (r#"{"limits": [0, 1e39]}"#, "finite"),
+            (r#"{"units": [0, 0]}"#, "not 0"),
             (r#"{"size": 0.5}"#, "1 to 64"),
             (r#"{"size": 65}"#, "1 to 64"),
             (r#"{"fit": {"center": [0, 0, 1e39], "radius": 1}}"#, "not finite"),

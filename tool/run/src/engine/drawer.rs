@@ -38,7 +38,7 @@ impl Drawer {
     }
 
     /// Returns the quantity that the colour map shows, and the values at its ends, if there is a colour map.
-    pub fn legend(&self) -> Option<(&'static str, [f32; 2])> {
+    pub fn legend(&self) -> Option<(&'static str, [f64; 2])> {
         // A texture contains colours, so it needs no colour map.
         let shown = self.scene == Scene::Field && has_color_map(self.array());
         let name = match self.array().kind() {
@@ -46,7 +46,8 @@ impl Drawer {
             ArrayKind::Surface => "height",
             ArrayKind::Points | ArrayKind::Image => "value",
         };
-        shown.then_some((name, self.view.limits))
+        let [offset, factor] = self.view.units;
+        shown.then(|| (name, self.view.limits.map(|limit| offset + factor * f64::from(limit))))
     }
 
     /// Returns where the array lies in a picture, if it is an image.

@@ -36,7 +36,7 @@ pub fn parse(packet: &[u8]) {
 
 pub(crate) fn some_parameters() -> ClientParameters {
     let field = wavefield_run::Parameters::new(&wavefield_run::Config::default());
-    ClientParameters { field, limits: [0.0, 1.0], size: 3.0, fit: Fit::default() }
+    ClientParameters { field, limits: [0.0, 1.0], size: 3.0, fit: Fit::default(), units: [0.0, 1.0] }
 }
 
 /// One thing that can happen to a session.

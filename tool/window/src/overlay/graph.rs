@@ -117,7 +117,7 @@ fn plot(ui: &mut Ui, figures: &Figures, p50: f64, p99: f64) {
     });
 }
 
-pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, name: &str, [low, high]: [f32; 2]) {
+pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, name: &str, [low, high]: [f64; 2]) {
     const WIDTH: f32 = 14.0;
     let height = (area.height() * 0.4).clamp(60.0, 220.0);
     if area.height() < 120.0 || area.width() < 120.0 {
@@ -126,7 +126,7 @@ pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, name: &str, [
     let text = |words| painter.layout_no_wrap(words, FontId::proportional(12.0), Color32::from_gray(225));
     let part = |part: u8| f32::from(part) / 4.0;
     let numbers: Vec<_> =
-        (0..5).map(|n| text(number(low + (high - low) * part(n), (high - low).abs()))).collect();
+        (0..5).map(|n| text(number(low + (high - low) * f64::from(part(n)), (high - low).abs()))).collect();
     let name = text(name.to_owned());
     let widest = numbers.iter().fold(name.size().x - WIDTH, |widest, number| widest.max(number.size().x));
     let (right, top) = (area.right() - widest.max(24.0) - 20.0, area.top() + 16.0);
@@ -151,15 +151,18 @@ pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, name: &str, [
 }
 
 /// Formats a number with enough decimals to distinguish the quarters of a scale of this width.
-fn number(value: f32, width: f32) -> String {
-    match (1e-6..1e6).contains(&width) && value.abs() < 1e6 {
+fn number(value: f64, width: f64) -> String {
+    match (1e-6..1e6).contains(&width) && value.abs() < 1e12 {
         true => format!("{value:.*}", (2.0 - width.log10().floor()).max(0.0) as usize),
-        false => format!("{value:.2e}"),
+        false => {
+            let digits = 2.0 + (value.abs() / width).log10().floor().clamp(0.0, 14.0);
+            format!("{value:.*e}", digits as usize)
+        }
     }
 }
 
-pub(super) fn found(painter: &Painter, at: Pos2, found: &FoundElement) {
-    let text = words(found);
+pub(super) fn found(painter: &Painter, at: Pos2, found: &FoundElement, units: [f64; 2]) {
+    let text = words(found, units);
     let font = FontId::monospace(12.0);
     let galley = painter.layout_no_wrap(text, font, Color32::from_gray(235));
     let rect = Rect::from_min_size(at + vec2(18.0, 14.0), galley.size());
@@ -173,9 +176,15 @@ pub(super) fn found(painter: &Painter, at: Pos2, found: &FoundElement) {
     painter.galley(rect.min, galley, Color32::WHITE);
 }
 
-fn words(found: &FoundElement) -> String {
+fn words(found: &FoundElement, units: [f64; 2]) -> String {
     let (col, row) = found.at;
-    let lines = found.names.iter().zip(found.numbers).map(|(name, number)| {
+    let [offset, factor] = units;
+    let lines = found.names.iter().zip(found.numbers).map(|(name, drawn)| {
+        let number = f64::from(drawn);
+        let is_place = ["x", "y", "z"].contains(name);
+        if units != [0.0, 1.0] && !is_place && number.is_finite() {
+            return format!("\n{name} {}", self::number(offset + factor * number, factor.abs() / 100.0));
+        }
         let size = number.abs();
         match number.fract() == 0.0 && size < 1e6 || !size.is_finite() {
             true => format!("\n{name} {number}"),
@@ -192,11 +201,22 @@ mod tests {
 
     #[test]
     fn what_is_found_is_said_with_the_digits_it_needs() {
-        let found = |numbers, names| words(&FoundElement { at: (3, 4), numbers, names });
+        let found = |numbers, names| words(&FoundElement { at: (3, 4), numbers, names }, [0.0, 1.0]);
         assert_eq!(found([213.0, 0.0, 7.0, 9.0], &["r", "g", "b"]), "(3, 4)\nr 213\ng 0\nb 7");
         assert_eq!(
             found([-0.25, 1e-7, f32::NAN, 2e9], &["x", "y", "z", "w"]),
             "(3, 4)\nx -0.2500\ny +1.0000e-7\nz NaN\nw +2.0000e9"
+        );
+    }
+
+    #[test]
+    fn what_is_found_is_in_the_users_units() {
+        let found = |numbers, names, units| words(&FoundElement { at: (3, 4), numbers, names }, units);
+        assert_eq!(found([0.5, 0.0, 0.0, 0.0], &["value"], [1e6, 2e-3]), "(3, 4)\nvalue 1000000.0010000");
+        assert_eq!(found([0.5, 1.0, 0.0, 0.0], &["r", "g"], [0.0, 65535.0]), "(3, 4)\nr 32768\ng 65535");
+        assert_eq!(
+            found([0.5, 1.0, 2.0, 0.25], &["x", "y", "z", "w"], [1e9, 400.0]),
+            "(3, 4)\nx +0.5000\ny 1\nz 2\nw 1000000100.00"
         );
     }
 
@@ -214,7 +234,11 @@ mod tests {
             (0.025, 0.1, "0.025"),
             (-2.5, 10.0, "-2.5"),
             (2.5e-8, 1e-7, "2.50e-8"),
-            (1e7, 1.0, "1.00e7"),
+            (1e7, 1.0, "10000000.00"),
+            (999_999.999, 2e-3, "999999.99900"),
+            (1.7e18 + 3e10, 6e10, "1.700000030e18"),
+            (2.5e39, 1e38, "2.500e39"),
+            (0.0, 1e38, "0.00e0"),
         ] {
             assert_eq!(number(value, width), text);
         }

@@ -340,7 +340,7 @@ impl Overlay {
             if let (Some(found), Some(at)) =
                 (view.engine.observers.under_pointer(), egui.pointer_latest_pos())
             {
-                graph::found(&paint, at, &found);
+                graph::found(&paint, at, &found, view.engine.drawer.view.units);
             }
         }
         if self.is_on() && !has_room && !view.still {

@@ -1,0 +1,150 @@
+"""The limits of the colours: who chose them, and the units of numbers that 32-bit floats cannot tell apart.
+
+A number of the user's is offset + factor · the number that is drawn. Pure functions.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+Pair = tuple[float, float]
+PLAIN: Pair = (0.0, 1.0)
+"""The units, (offset, factor), of numbers that are drawn as they are."""
+
+# Shaders divide 32-bit floats by the span of the limits, and take denormal numbers for zero.
+SMALLEST, LARGEST = 1e-30, 8e37
+# From here on, a span has too few 32-bit floats for the steps of a colour map.
+COARSE = 2.0**-10
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Who chose a field's limits, and for which arrays."""
+
+    sort: tuple[Any, ...] | None = None
+    """Kind, shape and type of the arrays; None before the first."""
+    limits: Pair = (0.0, 1.0)
+    given: bool = False
+    """Whether a call, `field.parameters` or the window chose them. Otherwise they are the range of an array."""
+    follows: bool = False
+    """Whether they follow each array: `limits="auto"`."""
+    words: str = ""
+    """What the user should know about a change."""
+
+
+def number(name: str, value: Any) -> float:
+    """Return a finite number for JSON, whole if it is whole."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, not {value!r}")
+    known = int(value) if isinstance(value, Integral) else float(value)
+    if not abs(known) <= sys.float_info.max:
+        raise ValueError(f"{name} must be a finite number, not {value!r}")
+    return known
+
+
+def wish(value: Any) -> Any:
+    """Return the `limits` of a call, checked: None, "auto", or two numbers of which each may be None."""
+    if value is None or (isinstance(value, str) and value == "auto"):
+        return value
+    ends = [] if isinstance(value, str) or not hasattr(value, "__iter__") else list(value)
+    if len(ends) != 2:
+        raise TypeError(f'limits must be 2 numbers, (low, high), or "auto", not {value!r}')
+    low, high = (None if end is None else number("limits", end) for end in ends)
+    if low is not None and low == high:
+        raise ValueError(f"limits must be two different numbers, not {value!r}")
+    return low, high
+
+
+def choose(last: Choice, sort: tuple[Any, ...], wish: Any, span: Callable[[bool], Pair | None]) -> Choice:
+    """Return the limits for an array. `last.limits` are those in effect.
+
+    `span` returns the array's smallest and largest number; None if there is none, or if it takes too long. Its
+    argument says whether it is needed.
+    """
+    if isinstance(wish, tuple):
+        low, high = wish
+        if None in wish:
+            least, most = padded(span(True))
+            low, high = least if low is None else low, most if high is None else high
+            if low >= high:  # the array is beyond the limit that is given
+                low, high = (low, padded((low, low))[1]) if wish[1] is None else (padded((high, high))[0], high)
+        return Choice(sort, (low, high), given=True)
+    follows, new = last.follows if wish is None else True, last.sort not in (None, sort)
+    if follows or new or (last.sort is None and not last.given):
+        why = "it has another kind, shape or type than" if new else ""
+        limits = padded(span(True))
+    else:
+        found = None if last.given else span(False)
+        if found is None or not _left(last.limits, found):
+            return Choice(sort, last.limits, last.given)
+        why, limits = "its range is 10 times away from that of", padded(found)
+    words = ""
+    if why and not follows and limits != last.limits:
+        words = (
+            f"the colours' limits are now ({limits[0]:.9g}, {limits[1]:.9g}), those of this array, because {why} the "
+            f"one before ({last.limits[0]:.9g}, {last.limits[1]:.9g}); a call with limits=(low, high) chooses them"
+        )
+    return Choice(sort, limits, follows=follows, words=words)
+
+
+def _left(old: Pair, new: Pair) -> bool:
+    """Return whether a range left an old one by 10 times: it is so much wider, narrower or farther away."""
+    (low, high), (least, most) = sorted(old), new
+    narrower = min(high - low, most - least) if least < most else high - low
+    return max(high, most) - min(low, least) > 10 * narrower
+
+
+def padded(span: Pair | None) -> Pair:
+    """Return limits for a range: around one number, and 0 to 1 for none."""
+    low, high = (0.0, 1.0) if span is None else span
+    if low == high:
+        around = max(0.5, abs(low) * 2**-20)
+        return low - around, high + around
+    return low, high
+
+
+def plain(limits: Pair) -> Pair:
+    """Return these limits, or the nearest that the renderer takes for numbers that are drawn as they are."""
+    import numpy as np
+
+    low, high = (max(-LARGEST / 2, min(limit, LARGEST / 2)) for limit in limits)
+    return padded((low, low)) if abs(np.float32(high) - np.float32(low)) < 2.0**-126 else (low, high)
+
+
+def units(limits: Pair, dtype: str) -> Pair:
+    """Return the units in which numbers of this type keep what can be seen between the limits."""
+    low, high = sorted(limits)
+    span, most = high - low, max(abs(low), abs(high))
+    if is_wide(dtype) and span < COARSE * most:
+        offset = float(math.floor(low) if is_whole(dtype) else low)
+        return offset if offset <= low else math.nextafter(offset, -math.inf), float(span)
+    if not SMALLEST < span < LARGEST or most > LARGEST:
+        return 0.0, 2.0 ** (math.frexp(most)[1] - 1)
+    return PLAIN
+
+
+def is_wide(dtype: str) -> bool:
+    """Return whether a type has numbers between those of 32-bit floats, or beyond them."""
+    return dtype.startswith(("float", "int", "uint")) and dtype[-2:] in ("32", "64", "28") and dtype != "float32"
+
+
+def is_whole(dtype: str) -> bool:
+    """Return whether a type has whole numbers only."""
+    return dtype.startswith(("int", "uint"))
+
+
+def to_drawn(limit: float, units: Pair) -> float:
+    """Return a number of the user's as it is drawn."""
+    offset, factor = units
+    # Whole numbers stay whole: a float has no nanoseconds of today's time.
+    return float((limit - (int(offset) if isinstance(limit, int) else offset)) / factor)
+
+
+def to_true(drawn: float, units: Pair) -> float:
+    """Return a number that is drawn as the user's."""
+    return units[0] + units[1] * drawn if units != PLAIN else drawn
