@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
+import contextlib
+import importlib.util
 import math
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from . import _dlpack
 from ._layout import dtype_name
-from .errors import ArrayMismatch, LibraryMissing, WavefieldError
+from .errors import ArrayMismatch, LibraryMissing, WavefieldError, brief
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +30,18 @@ def need(module: str, call: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise LibraryMissing(
-            f"{call} needs {module}, which cannot be imported ({error}): pip install {INSTALL[module]}"
-        ) from None
+        raise LibraryMissing(f"{call} needs {module}, which {why_missing(module, error, INSTALL[module])}") from None
+
+
+def why_missing(module: str, error: ImportError, package: str) -> str:
+    """Return why a module cannot be imported, and what to do: install it, or rename a file that hides it."""
+    top = module.partition(".")[0]
+    with contextlib.suppress(ImportError, ValueError):
+        found = importlib.util.find_spec(top)
+        # These are packages: a folder with __init__.py, or several folders.
+        if found is not None and found.submodule_search_locations is None:
+            return f"cannot be imported, because {found.origin} has the same name: rename that file"
+    return f"cannot be imported ({error}): pip install {package}"
 
 
 @contextmanager
@@ -75,6 +85,15 @@ def packed(array: Any) -> Any:
     raise ArrayMismatch(f"{type(array).__module__} cannot copy the array without gaps: create it contiguous")
 
 
+def copied(array: Any) -> Any:
+    """Return a copy by the array's own library, on its device; the array itself if that cannot copy."""
+    with refusing(array, "cannot be copied"):
+        for name in ("clone", "copy"):  # PyTorch; NumPy, CuPy, JAX
+            if hasattr(array, name):
+                return getattr(array, name)()
+    return array
+
+
 def on_the_host(array: Any) -> NDArray[Any]:
     """Return any library's array as NumPy's, copied from the GPU if needed."""
     import numpy as np
@@ -89,7 +108,9 @@ def on_the_host(array: Any) -> NDArray[Any]:
             return _dlpack.numpy(array)
         host = np.asarray(array)
         if host.dtype == object and not host.ndim:
-            raise TypeError("it is no array")
+            if "sparse" in type(array).__module__:
+                raise TypeError("it is no array")
+            raise ArrayMismatch(f"{brief(array)} is no array: show an array of numbers, with rows and columns")
         return host
 
 

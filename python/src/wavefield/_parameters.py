@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
+from .errors import brief
+
 
 class Parameters(Mapping[str, Any]):
     """The renderer's parameters as it last sent them: `speed`, `colormap`, `paused`, `limits`, `size`.
@@ -64,18 +66,18 @@ def _like(now: Any, name: str, value: Any) -> Any:
     if isinstance(now, bool):
         # NumPy's bool_ is a type of its own.
         if type(value).__name__ not in ("bool", "bool_"):
-            raise TypeError(f"{name} must be True or False, not {value!r}")
+            raise TypeError(f"{name} must be True or False, not {brief(value)}")
         return bool(value)
     if isinstance(now, int | float):
         if isinstance(value, bool) or not isinstance(value, Real):
-            raise TypeError(f"{name} must be a number, not {value!r}")
+            raise TypeError(f"{name} must be a number, not {brief(value)}")
         if not math.isfinite(value):
-            raise ValueError(f"{name} must be a finite number, not {value!r}")
+            raise ValueError(f"{name} must be a finite number, not {brief(value)}")
         return float(value)
     if isinstance(now, list | tuple):
         return [_like(before, name, number) for before, number in zip(now, _items(now, name, value), strict=True)]
     if isinstance(now, str) and not isinstance(value, str):
-        raise TypeError(f"{name} must be text, not {value!r}")
+        raise TypeError(f"{name} must be text, not {brief(value)}")
     return value
 
 
@@ -85,7 +87,7 @@ def _items(now: Sequence[Any], name: str, value: Any) -> Sequence[Any]:
     except TypeError:
         items = []
     if len(items) != len(now) or isinstance(value, str):
-        raise TypeError(f"{name} must be {len(now)} numbers, not {value!r}")
+        raise TypeError(f"{name} must be {len(now)} numbers, not {brief(value)}")
     return items
 
 

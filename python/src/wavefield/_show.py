@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
+import logging
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Literal
+import threading
+import time
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from . import _cuda, _libraries, _open
 from ._array import Array, rows_are_contiguous
 from ._launch import Renderer, gpu_arguments
 from ._layout import Layout, dtypes_of, kind_of, native_name
 from ._rings import CudaRing
+from ._say import say
 from ._source import Source
 from .errors import (
     ArrayMismatch,
@@ -22,17 +27,24 @@ from .errors import (
     RendererGone,
     StillShown,
     WavefieldError,
+    brief,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._layout import Colormap, Kind
     from ._protocol import Memory
     from ._status import Camera
     from .field import Field
 
 SAVE = 'field.save("picture.png") writes the picture'
-NO_DISPLAY = (
-    "there is no display, so no window opens; `wavefield serve --web` shows in a browser what wavefield.connect() draws"
-)
+BROWSER = "`wavefield serve --web` shows in a browser what wavefield.connect() draws"
+NO_DISPLAY = f"there is no display, so no window opens; {BROWSER}"
+NO_WINDOW = f"no window opens, because the display of DISPLAY or WAYLAND_DISPLAY does not answer; {BROWSER}"
+
+UNSEEN_SECONDS = 30.0
+"""How long a program without a terminal waits at its end for its window to come to the screen."""
 
 GRID = "256x256"
 """The grid of the renderer's own wave, which is drawn until the first array arrives."""
@@ -44,6 +56,7 @@ class _Shower:
     def __init__(self, array_gpu: int | None, window: bool, device: int | None = None) -> None:
         self.window = window
         self.owner = os.getpid()
+        self.on_gpu = array_gpu is not None
         self.field: Field | None = None
         self.title: str | None = None
         self.memory: str = "auto"
@@ -70,7 +83,7 @@ class _Shower:
     def usable(self) -> bool:
         """Return whether it can show more: it is open, belongs to this process, and no hand-off was interrupted."""
         field = self.field
-        return self.owner == os.getpid() and (field is None or not (field.closed or field._handing_over is not None))
+        return self.owner == os.getpid() and (field is None or not (field._closed or field._handing_over is not None))
 
     def close(self) -> None:
         """End the renderer."""
@@ -78,22 +91,31 @@ class _Shower:
             self.field.close()
         self.renderer.close()
 
+    def drop(self) -> None:
+        """Disconnect. The renderer stays."""
+        assert self.field is not None
+        self.pictured |= self.field._pictured
+        self.field._on_close = None
+        self.field.close()
+        self.field = None
+
     def connect(self, layout: Layout, memory: str, title: str | None) -> None:
         """Connect for arrays of this layout, unless that connection exists."""
         if memory not in ("auto", "cuda", "host"):
             raise ValueError(f'memory must be "auto", "cuda" or "host", not {memory!r}')
         if title is None:
             title = self.title
+        if self.field is not None and self.field._connection.refused:
+            self.drop()
         if self.field is not None:
             if (layout, memory, title) == (self.layout, self.memory, self.title):
                 return
             # The renderer stays. Each connection starts with the default camera.
             self.camera = self.field.camera
-            self.pictured |= self.field._pictured
-            self.field._on_close = None
-            self.field.close()
-            self.field = None
+            self.drop()
         self.field = self._connect(layout, memory, title)
+        if self.window and not self.field.window:
+            _say_once(NO_WINDOW)
         self.device = (self.field.device_name, self.field.device_uuid)
         if self.camera is not None and self.layout is not None and self.layout.kind == layout.kind:
             self.field.camera = self.camera
@@ -115,7 +137,9 @@ class _Shower:
                     raise
                 why = refused
             first, *_ = str(why).split(". ")
-            _say_once(f'frames go through the CPU\'s memory, as with memory="host": {first}')
+            # A notebook shows warnings in red, and an array in the CPU's memory loses nothing.
+            level = logging.INFO if _in_a_notebook() and not self.on_gpu else logging.WARNING
+            _say_once(f'frames go through the CPU\'s memory, as with memory="host": {first}', level)
             wanted = "host"
         else:
             wanted = memory  # type: ignore[assignment]
@@ -123,20 +147,44 @@ class _Shower:
 
 
 _shower: _Shower | None = None
+_lock = threading.RLock()
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
+def _one_at_a_time(call: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Make threads take turns. What the renderer has refused meanwhile belongs to an earlier array."""
+
+    @functools.wraps(call)
+    def locked(*args: _P.args, **keywords: _P.kwargs) -> _R:
+        with _lock:
+            try:
+                return call(*args, **keywords)
+            except Refused as refused:
+                field = None if _shower is None else _shower.field
+                if field is None or not field._connection.refused or field._next == 0:
+                    raise
+                say(f"what was shown before could not be drawn: {refused}")
+                return call(*args, **keywords)
+
+    return locked
+
+
+@_one_at_a_time
 def show(
     array: Any,
     *,
-    kind: str | None = None,
+    kind: Kind | None = None,
     limits: tuple[float, float] | None = None,
-    colormap: str | None = None,
+    colormap: Colormap | None = None,
     size: float | None = None,
     camera: Camera | None = None,
     title: str | None = None,
     memory: Literal["auto", "cuda", "host"] = "auto",
     window: bool | None = None,
     device: int | None = None,
+    wait: bool = True,
 ) -> Field:
     """Show an array of any library in a window or a notebook. Call it again to show the next. Returns the field.
 
@@ -155,11 +203,13 @@ def show(
     and the scale of its colours. Tab shows more, and F1 lists the keys.
     `device`: the renderer's GPU, by its CUDA ordinal in this process; by default the first array's. An array on another
     GPU is copied once. If a renderer already runs on another GPU, `show` raises `DeviceMismatch`.
+    `wait`: if False, `show` does not wait for a renderer that is busy; the newest array is shown when it can be.
 
     `field.shown` says whether the array was copied, and why. A program with a window waits at its end until the window
     is closed. Without a window, a notebook shows the field as a picture, and `field.save("picture.png")` writes it.
     """
     global _shower
+    _check(title, colormap, size)
     source, layout, converted = _prepare(array, kind)
     uuid = None if device is None else _cuda.uuid_of(device)
     if _shower is not None and (not _shower.usable or window not in (None, _shower.window)):
@@ -194,11 +244,15 @@ def show(
         if camera not in (None, shower.asked.get("camera")):
             field.camera = camera
         shower.asked |= {**changes, "camera": camera or shower.asked.get("camera")}
-        _draw(shower, field, source, converted)
+        _draw(shower, field, source, converted, wait)
         shower.new = False
     except RendererGone as gone:
+        over = shower.field is not None and shower.field._is_over(gone)
         shower.close()
         _shower = None
+        if over:
+            assert shower.field is not None
+            return shower.field
         if shower.window:
             raise RendererGone(
                 f"the window was closed, or its renderer has ended ({gone}); show() opens another"
@@ -213,8 +267,10 @@ def show(
     return field
 
 
-def _draw(shower: _Shower, field: Field, source: Source, converted: str) -> None:
-    if source.pointer in shower.rewritten:
+def _draw(shower: _Shower, field: Field, source: Source, converted: str, wait: bool) -> None:
+    if not wait:
+        field.show(source, wait=False)
+    elif source.pointer in shower.rewritten:
         field.show(source, copy=True)
     else:
         try:
@@ -313,13 +369,16 @@ def _in_a_notebook() -> bool:
 _said: set[str] = set()
 
 
-def _say_once(words: str) -> None:
+def _say_once(words: str, level: int = logging.WARNING) -> None:
     if words not in _said:
         _said.add(words)
-        print(f"wavefield: {words}", file=sys.stderr)
+        say(words, level)
 
 
 def _keep_window_open() -> None:
+    # A test would never end.
+    if "pytest" in sys.modules and {"PYTEST_VERSION", "PYTEST_CURRENT_TEST"} & {*os.environ}:
+        return
     if _before_the_end not in _open.before_closing:
         _open.before_closing.append(_before_the_end)
 
@@ -330,11 +389,38 @@ def _before_the_end() -> None:
         return
     if _is_interactive() or hasattr(sys, "last_value"):
         return
-    if not _shower.window:
-        if NO_DISPLAY in _said and not (_shower.pictured or _shower.field._pictured):
-            _say_once(f"what was shown was not seen: {SAVE}")
-        return
-    print("wavefield: the program ends when its window is closed, or by Ctrl-C", file=sys.stderr, flush=True)
-    with contextlib.suppress(WavefieldError, KeyboardInterrupt):
-        while True:
-            _shower.field._connection.pump(timeout=1.0)
+    field = _shower.field
+    try:
+        field._connection.pump()
+        if not (_shower.window and field.window):
+            if {NO_DISPLAY, NO_WINDOW} & _said and not (_shower.pictured or field._pictured):
+                _say_once(f"what was shown was not seen: {SAVE}")
+            return
+        say("the program ends when its window is closed, or by Ctrl-C")
+        # Nobody can press Ctrl-C without a terminal, so a window that never comes to the screen is not waited for.
+        seen, end = _has_terminal(), time.monotonic() + UNSEEN_SECONDS
+        while seen or time.monotonic() < end:
+            seen = seen or 0 not in field.status().picture
+            if seen:
+                field._show_kept()
+            field._connection.pump(timeout=1.0)
+    except Refused as refused:
+        say(f"what was shown could not be drawn: {refused}")
+    except (WavefieldError, KeyboardInterrupt):
+        pass
+
+
+def _has_terminal() -> bool:
+    try:
+        return os.isatty(0)
+    except OSError:
+        return False
+
+
+def _check(title: object, colormap: object, size: object) -> None:
+    """Refuse arguments of a wrong type before anything changes."""
+    for name, value in (("title", title), ("colormap", colormap)):
+        if not isinstance(value, str | None):
+            raise TypeError(f"{name} must be text, not {brief(value)}")
+    if not isinstance(size, Real | None):
+        raise TypeError(f"size must be one number, the width of all points in pixels, not {brief(size)}")

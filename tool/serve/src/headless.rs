@@ -39,7 +39,7 @@ pub fn serve_windowed(
     run(FrameHookDesc {
         make: Box::new(|choice| {
             let config = config.suited_to(choice.adapter.info().kind, true);
-            Ok(Box::new(ServeHook::new(acceptor, choice, &config, options)))
+            Ok(Box::new(ServeHook::new(acceptor, choice, &config, options, true)))
         }),
         flights: FLIGHTS.max(config.ring.unwrap_or_default().depth()),
     })
@@ -65,7 +65,7 @@ fn serve(
     let flights = FLIGHTS.max(config.ring.unwrap_or_default().depth());
     let mut run = Headless::make(&choice, config, interop, inline, flights)?;
     run.engine().set_stop(stop);
-    let hook = ServeHook::new(acceptor, choice, config, options);
+    let hook = ServeHook::new(acceptor, choice, config, options, false);
     let mut serving = Serving { run, hook };
     let mut times = FrameTimes::default();
     failures.catch(draw(&mut serving, config, stop, &mut times));

@@ -298,6 +298,7 @@ fn unsealed(listener: &Listener) {
         vulkan: None,
         frame_seconds: 1.0 / 60.0,
         parameters: ClientParameters::default(),
+        window: false,
     }));
     connection.send(&welcome, &[file.as_fd()]).unwrap();
     connection.receive_within(PATIENCE);
