@@ -380,7 +380,7 @@ ARRAYS = [
 
 
 @pytest.mark.parametrize(("kind", "shape", "dtype"), ARRAYS)
-def test_arrays_of_each_kind_arrive(renderer: FakeRenderer, kind: str, shape: tuple[int, ...], dtype: str) -> None:
+def test_arrays_of_each_kind_arrive(renderer: FakeRenderer, kind: Any, shape: tuple[int, ...], dtype: str) -> None:
     random = np.random.default_rng(5)
     with wavefield.connect(renderer.path, memory="host", kind=kind, shape=shape, dtype=dtype) as field:
         assert (field.kind, field.shape, field.dtype) == (kind, shape, np.dtype(dtype))

@@ -83,7 +83,9 @@ class _Shower:
     def usable(self) -> bool:
         """Return whether it can show more: it is open, belongs to this process, and no hand-off was interrupted."""
         field = self.field
-        return self.owner == os.getpid() and (field is None or not (field._closed or field._handing_over is not None))
+        if self.owner != os.getpid() or field is None:
+            return self.owner == os.getpid()
+        return not field._closed and (field._handing_over is None or field._connection.refused)
 
     def close(self) -> None:
         """End the renderer."""

@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from . import _cuda, _libraries, _open, _picture, _protocol, _render, _source, _status, _streams
 from ._allocations import Allocation, Allocations
@@ -41,10 +41,13 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from ._host import HostMemory
-    from ._layout import Kind, Layout
+    from ._layout import Kind, Layout, PictureKind
     from ._protocol import Memory, Message
+    from ._render import Picture
     from ._status import Camera, Status
     from ._streams import Stream
+
+Size = tuple[int, int] | None
 
 # The reasons that a warning has already named.
 _said: set[str] = set()
@@ -495,13 +498,36 @@ class Field:
         self._screen = (picture.shape[1], picture.shape[0])
         return picture
 
-    def picture(self, *kinds: str) -> Any:
+    @overload
+    def picture(self, kind: PictureKind = ..., /) -> Picture: ...
+
+    @overload
+    def picture(self, first: PictureKind, second: PictureKind, /, *more: PictureKind) -> tuple[Picture, ...]: ...
+
+    def picture(self, *kinds: PictureKind) -> Picture | tuple[Picture, ...]:
         """Return what is on screen as a `Picture`, without a copy to the CPU; see `render`."""
         return self.render(*kinds)
 
+    @overload
     def render(
-        self, *kinds: str, camera: Camera | None = None, cameras: Any = None, size: tuple[int, int] | None = None
-    ) -> Any:
+        self, kind: PictureKind = ..., /, *, camera: Camera | None = ..., cameras: Any = ..., size: Size = ...
+    ) -> Picture: ...
+
+    @overload
+    def render(
+        self,
+        first: PictureKind,
+        second: PictureKind,
+        /,
+        *more: PictureKind,
+        camera: Camera | None = ...,
+        cameras: Any = ...,
+        size: Size = ...,
+    ) -> tuple[Picture, ...]: ...
+
+    def render(
+        self, *kinds: PictureKind, camera: Camera | None = None, cameras: Any = None, size: Size = None
+    ) -> Picture | tuple[Picture, ...]:
         """Return the field as `camera` sees it: one `Picture`, or with several `kinds` a tuple, all of one frame.
 
         The kinds are "color" (the default), "depth", "normal" and "index". `cameras`, a list of cameras or an array
