@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from . import _cuda, _source
 from ._connect import layout_of, program
 from ._connection import close_all
+from ._say import say
 from .errors import Busy, CudaError, NoRenderer, RendererGone
 from .field import Field
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
     from ._layout import Kind, Layout
     from ._protocol import Memory
+
+BROWSER = "`wavefield serve --web` shows in a browser what wavefield.connect() draws"
+NO_WINDOW = f"no window opens, because the display of DISPLAY or WAYLAND_DISPLAY does not answer; {BROWSER}"
 
 START_SECONDS = 60.0
 """How long a renderer may take to listen. The first start fills the driver's shader cache."""
@@ -257,4 +261,6 @@ def launch(
         undo.callback(renderer.close)
         field = renderer.connect(memory, ring, stream, client, layout)
         undo.pop_all()
+    if not (headless or field.window):
+        say(NO_WINDOW)
     return field

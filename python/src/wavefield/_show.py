@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from . import _cuda, _libraries, _open
 from ._array import Array, rows_are_contiguous
-from ._launch import Renderer, gpu_arguments
+from ._launch import BROWSER, NO_WINDOW, Renderer, gpu_arguments
 from ._layout import Layout, dtypes_of, kind_of, native_name
 from ._rings import CudaRing
 from ._say import say
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
     from .field import Field
 
 SAVE = 'field.save("picture.png") writes the picture'
-BROWSER = "`wavefield serve --web` shows in a browser what wavefield.connect() draws"
 NO_DISPLAY = f"there is no display, so no window opens; {BROWSER}"
-NO_WINDOW = f"no window opens, because the display of DISPLAY or WAYLAND_DISPLAY does not answer; {BROWSER}"
 
 UNSEEN_SECONDS = 30.0
 """How long a program without a terminal waits at its end for its window to come to the screen."""
