@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from numbers import Integral
 from typing import Any
 
 from . import _streams
@@ -270,7 +271,7 @@ def count() -> int:
 
 def uuid_of(ordinal: int) -> str:
     """Return the UUID of a device, 32 hexadecimal digits. Raises `DeviceMismatch` if this process does not see it."""
-    if not isinstance(ordinal, int):
+    if not isinstance(ordinal, Integral):
         raise TypeError(f"device must be the number of a CUDA device, such as 0, not {brief(ordinal)}")
     if not 0 <= ordinal < count():
         raise DeviceMismatch(

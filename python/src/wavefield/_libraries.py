@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _dlpack
 from ._layout import dtype_name
-from .errors import ArrayMismatch, LibraryMissing, WavefieldError, brief
+from .errors import ArrayMismatch, LibraryMissing, WavefieldError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +57,8 @@ def refusing(array: Any, what: str) -> Iterator[None]:
             dense = [name for name in ("to_dense", "toarray", "todense") if hasattr(array, name)]
             cure = f"it is sparse: show {f'x.{dense[0]}()' if dense else 'a dense copy of it'}"
         kind, words = f"{type(array).__module__}.{type(array).__qualname__}", " ".join(str(error).split())
+        if kind.startswith("builtins."):
+            kind, cure = kind[9:], "show an array of numbers, with rows and columns"
         raise ArrayMismatch(f"this {kind} {what} ({type(error).__name__}: {words}): {cure}") from error
 
 
@@ -108,9 +110,7 @@ def on_the_host(array: Any) -> NDArray[Any]:
             return _dlpack.numpy(array)
         host = np.asarray(array)
         if host.dtype == object and not host.ndim:
-            if "sparse" in type(array).__module__:
-                raise TypeError("it is no array")
-            raise ArrayMismatch(f"{brief(array)} is no array: show an array of numbers, with rows and columns")
+            raise TypeError("it is no array")
         return host
 
 

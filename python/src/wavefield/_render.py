@@ -220,11 +220,7 @@ class Pictures:
         if isinstance(self._ring, CudaRing):
             self._ring.prepare_drawn()
         self._connection.pump()
-        try:
-            lease = self._places.lease((*layouts, *shape), end)
-        except Refused as refused:
-            words = f"{refused}. Ask for smaller or fewer pictures: these have {'x'.join(map(str, shape))} pixels"
-            raise Refused(refused.code, words) from None
+        lease = self._places.lease((*layouts, *shape), end)
         place = lease.place
         wish: Message = {"type": "render", "allocation": place.number, "offsets": offsets}
         wish |= {"width": width, "height": height, **({} if views is None else {"cameras": views})}

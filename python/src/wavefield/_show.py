@@ -398,7 +398,7 @@ def _before_the_end() -> None:
             return
         say("the program ends when its window is closed, or by Ctrl-C")
         # Nobody can press Ctrl-C without a terminal, so a window that never comes to the screen is not waited for.
-        seen, end = _has_terminal(), time.monotonic() + UNSEEN_SECONDS
+        seen, end = os.isatty(0), time.monotonic() + UNSEEN_SECONDS
         while seen or time.monotonic() < end:
             seen = seen or 0 not in field.status().picture
             if seen:
@@ -408,13 +408,6 @@ def _before_the_end() -> None:
         say(f"what was shown could not be drawn: {refused}")
     except (WavefieldError, KeyboardInterrupt):
         pass
-
-
-def _has_terminal() -> bool:
-    try:
-        return os.isatty(0)
-    except OSError:
-        return False
 
 
 def _check(title: object, colormap: object, size: object) -> None:

@@ -21,7 +21,6 @@ from ._say import say
 from ._shown import Shown
 from .errors import (
     CopyWarning,
-    CudaError,
     FieldClosed,
     ProtocolError,
     Refused,
@@ -420,26 +419,17 @@ class Field:
         return self._say_copied("wait=False, and the renderer is busy: it is shown later", False)
 
     def _show_when_free(self, later: _source.Source) -> None:
-        while True:
-            with self._turn:
-                if self._later is not later or self._closed or self._connection.gone:
-                    return
-                # An error comes with the next call. While a graph is captured, nothing can be shown.
-                with contextlib.suppress(WavefieldError):
-                    if self._ring.is_free(self._next, self._shown_before):
-                        self._show_kept()
-                        return
+        while self._later is later and not self._connection.gone:
+            # An error comes with the next call. While a graph is captured, nothing can be shown.
+            with contextlib.suppress(WavefieldError):
+                self._show_kept(at_once=True)
             time.sleep(0.01)
 
-    def _show_kept(self) -> None:
-        """Show the array that waits, if there is one."""
+    def _show_kept(self, at_once: bool = False) -> None:
+        """Show the array that waits, if there is one. `at_once`: only if that needs no wait."""
         with self._turn:
-            if (later := self._later) is not None:
-                try:
-                    self._show(later, True, True)
-                except CudaError:
-                    self._later = later
-                    raise
+            if self._later is not None and not (at_once and not self._ring.is_free(self._next, self._shown_before)):
+                self._show(self._later, True, True)
 
     def _read(self, array: Any) -> _source.Source:
         """Return where an array lies."""

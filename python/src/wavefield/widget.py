@@ -33,9 +33,9 @@ class Widget(_libraries.need("jupyter_rfb", "wavefield.Widget").RemoteFrameBuffe
     """
 
     def __init__(self, field: Field, write: Callable[[Frame], object] | None = None, **options: Any) -> None:
+        super().__init__(**{"css_width": "640px", "resizable": False, "cursor": "grab", **options})
         if not isinstance(field, Field):
             raise TypeError(f"Widget shows a field, such as Widget(wavefield.show(x)), not {brief(field)}")
-        super().__init__(**{"css_width": "640px", "resizable": False, "cursor": "grab", **options})
         self._field, self._first, self.write = field, field.camera, write
         # Events may come in another thread than this loop's, and only one may use a field. So an event notes a move of
         # the camera, and the next frame makes the moves.
