@@ -149,6 +149,15 @@ class _Shower:
 _shower: _Shower | None = None
 _lock = threading.RLock()
 
+
+def _unlock() -> None:
+    """In a forked child no other thread runs that could release the lock."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_unlock)
+
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
