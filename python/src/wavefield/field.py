@@ -89,6 +89,7 @@ class Field:
         self._watched = False
         # The array of `show(…, wait=False)` that waits for the renderer. A thread shows it; the lock is for both.
         self._later: _source.Source | None = None
+        self._waiting = False
         self._turn = threading.RLock()
         if memory == "cuda":
             _cuda.driver()  # fails early, before the renderer is asked
@@ -415,14 +416,20 @@ class Field:
         later = self._read(_libraries.copied(source.array if source.on_device else source.held))
         with self._turn:
             self._later = later
-        threading.Thread(target=self._show_when_free, args=[later], daemon=True).start()
+            if not self._waiting:
+                self._waiting = True
+                threading.Thread(target=self._show_when_free, daemon=True).start()
         return self._say_copied("wait=False, and the renderer is busy: it is shown later", False)
 
-    def _show_when_free(self, later: _source.Source) -> None:
-        while self._later is later and not self._connection.gone:
-            # An error comes with the next call. While a graph is captured, nothing can be shown.
-            with contextlib.suppress(WavefieldError):
-                self._show_kept(at_once=True)
+    def _show_when_free(self) -> None:
+        while True:
+            with self._turn:
+                # An error comes with the next call. While a graph is captured, nothing can be shown.
+                with contextlib.suppress(WavefieldError):
+                    self._show_kept(at_once=True)
+                self._waiting = self._later is not None and not self._connection.gone
+                if not self._waiting:
+                    return
             time.sleep(0.01)
 
     def _show_kept(self, at_once: bool = False) -> None:
@@ -536,13 +543,9 @@ class Field:
             raise WavefieldError("there is nothing to see yet: hand a frame over first")
         if camera is not None and cameras is not None:
             raise ValueError("give camera or cameras, not both")
-        views = (
-            [_status.camera_of(camera)._row()]
-            if camera is not None
-            else None
-            if cameras is None
-            else _render.rows(cameras)
-        )
+        views = None if cameras is None else _render.rows(cameras)
+        if camera is not None:
+            views = [_status.camera_of(camera)._row()]
         if size is None and self._screen is None and 0 in self.status().picture:
             self.snapshot()  # nothing is drawn yet, and this waits for that
         size = self._screen or (0, 0) if size is None else size
