@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import signal
 import sys
 import time
@@ -77,6 +78,8 @@ def started(renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch) -> Iterator
     monkeypatch.setattr(_show, "Renderer", Started)
     monkeypatch.setattr(_show, "_said", set())
     monkeypatch.setattr("wavefield.field._said", set())
+    # Without pytest's handlers, so that messages go to standard error, as in a program without logging.
+    monkeypatch.setattr("wavefield._say._log", logging.Logger("wavefield"))
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     yield Started.all

@@ -117,6 +117,7 @@ class Session:
             "ring": self.ring,
             "frame_seconds": 0.5,
             "parameters": dict(renderer.parameters),
+            **({} if renderer.window is None else {"window": renderer.window}),
             "something new": [1, 2],
         }
         if self.memory == "host":
@@ -282,6 +283,7 @@ class FakeRenderer:
         self.camera: dict[str, Any] = dict(USUAL_CAMERA)
         self.ring = 3
         self.frees = True
+        self.window: bool | None = None
         self.screen = [3, 2]
         """The width and height of the picture on screen."""
         self.refuses = ""

@@ -6,6 +6,7 @@ import fcntl
 import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -20,6 +21,7 @@ import pytest
 import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session, memfd
+from started import Started
 from wavefield._connection import close_all, default_socket
 
 
@@ -494,6 +496,173 @@ sys.exit("no device here")
     monkeypatch.setenv("WAVEFIELD_BIN", str(program))
     with pytest.raises(wavefield.NoRenderer, match=r"exit code 1.*\n*no device here"):
         wavefield.launch(memory="host")
+
+
+def test_another_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAVEFIELD_BIN", "/bin/true")
+    with pytest.raises(wavefield.NoRenderer) as caught:
+        wavefield.launch(memory="host")
+    assert str(caught.value) == (
+        "the renderer has ended with exit code 0. It says nothing: is /bin/true the program wavefield?"
+    )
+
+
+LAUNCHED = f"""#!{sys.executable}
+import os, sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from fake_renderer import FakeRenderer
+
+arguments = dict(zip(sys.argv[2::2], sys.argv[3::2]))
+renderer = FakeRenderer(Path(arguments["--socket"]).parent)
+renderer.window = False
+assert int(arguments["--until-closed"]) >= 3
+os.read(int(arguments["--until-closed"]), 1)
+"""
+
+
+@pytest.fixture
+def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let `launch` start a fake renderer, in a process of its own."""
+    program = tmp_path / "wavefield"
+    program.write_text(LAUNCHED)
+    program.chmod(0o755)
+    monkeypatch.setenv("WAVEFIELD_BIN", str(program))
+    return program
+
+
+@pytest.mark.usefixtures("launched")
+def test_a_long_folder_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / ("long" * 25)
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with wavefield.launch(memory="host") as field:
+        assert len(os.fsencode(field.socket)) < 108
+        assert field.status().producer == "client, fake"
+    assert list(folder.iterdir()) == []
+
+
+def test_a_display_that_does_not_answer(launched: Path, caplog: pytest.LogCaptureFixture) -> None:
+    wavefield.launch(memory="host").close()
+    assert caplog.text == ""
+    wavefield.launch(headless=False, memory="host", arguments=["--overlay", "legend"]).close()
+    assert [(record.name, record.levelname) for record in caplog.records] == [("wavefield", "WARNING")]
+    assert "no window opens" in caplog.text
+
+
+DAEMON = """
+import os, sys
+out = os.dup(1)
+for stream in range(3):
+    os.close(stream)
+sys.stdin = sys.stdout = sys.stderr = None
+import numpy as np, wavefield
+field = wavefield.show(np.ones((4, 6), np.float32), memory="host", limits=(0, 1))
+os.write(out, f"{field.status().producer}".encode())
+"""
+
+
+@pytest.mark.parametrize("streams", ["closed", "None"])
+def test_a_daemon_without_standard_streams(launched: Path, streams: str) -> None:
+    program = DAEMON if streams == "closed" else DAEMON.replace("os.close(stream)", "pass")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "client, fake", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [("cuda", "connect()"), ("torch", "Array.as_torch(None)"), ("jupyter_rfb", "Widget")],
+)
+def test_a_file_with_the_name_of_a_library_is_named(tmp_path: Path, name: str, call: str) -> None:
+    """Beside the script it hides the library."""
+    (tmp_path / f"{name}.py").write_text("raise ImportError('mine')" if name != "cuda" else "")
+    (tmp_path / "script.py").write_text(f"import wavefield\ntry: wavefield.{call}\nexcept Exception as e: print(e)")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], env=environment, capture_output=True, text=True)
+    assert f"because {tmp_path / name}.py has the same name: rename that file" in done.stdout, done
+
+
+# Wrong arguments: one line that says what to do.
+
+
+class Sparse:
+    """Like SciPy's: it has a shape and a type, and is no array."""
+
+    shape, dtype = (4, 6), np.dtype(np.float32)
+    __module__ = "scipy.sparse._csr"
+
+    def astype(self, dtype: Any) -> Sparse:
+        return self
+
+    def toarray(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (None, r"this NoneType .*it is no array\): show an array of numbers"),
+        ({}, r"this dict .*it is no array"),
+        ("cat.png", r"'cat.png' is a name, not an array: read the file first"),
+        (Path("cat.png"), r"is a name, not an array"),
+        (b"cat.png", r"is a name, not an array"),
+        (Sparse(), r"it is sparse: show x\.toarray\(\)"),
+    ],
+)
+def test_what_is_no_array(host: wavefield.Field, array: Any, words: str) -> None:
+    for call in (wavefield.show, host.show):
+        with pytest.raises(wavefield.ArrayMismatch, match=words) as caught:
+            call(array)
+        assert "\n" not in str(caught.value)
+
+
+WRONG: list[tuple[Callable[[wavefield.Field, Any], Any], type[Exception], str]] = [
+    (lambda field, show: show(camera=(0, 1, 3)), TypeError, r"wavefield\.Camera\(azimuth, .* not \(0, 1, 3\)"),
+    (lambda field, show: field.render(camera=(0, 1, 3)), TypeError, r"wavefield\.Camera\("),  # type: ignore[call-overload]
+    (lambda field, show: field.render(cameras=["front"]), ValueError, r"cameras must be .*'front'"),
+    (lambda field, show: show(title=3), TypeError, "title must be text, not 3"),
+    (lambda field, show: show(colormap=3), TypeError, "colormap must be text, not 3"),
+    (lambda field, show: show(size=np.ones(99)), TypeError, "size must be one number"),
+    (lambda field, show: field.parameters.update(size=np.ones(99)), TypeError, "size must be a number"),
+    (lambda field, show: wavefield.connect(field.socket, memory="host", client=3), TypeError, "must be text"),  # type: ignore[arg-type]
+    (lambda field, show: field.render(size=(100_000,) * 2), ValueError, r"from 1 to 65535, not \(100000, 100000\)"),
+    (lambda field, show: field.render(size=5), ValueError, r"\(width, height\)"),  # type: ignore[call-overload]
+    (lambda field, show: field.render(size=(1, 2, 3)), ValueError, r"\(width, height\)"),  # type: ignore[arg-type]
+    (lambda field, show: field.save("none/x.png"), FileNotFoundError, "make the folder first: 'none'"),
+    (lambda field, show: field.save(""), ValueError, "use the name picture.png"),
+    (lambda field, show: wavefield.Widget(np.ones((4, 6))), TypeError, r"Widget\(wavefield\.show\(x\)\)"),  # type: ignore[arg-type]
+    (lambda field, show: wavefield.launch(device="a"), TypeError, "device must be the number"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "words"), WRONG)
+def test_a_wrong_argument_is_said_in_a_line(
+    started: list[Started],
+    driver: FakeDriver,
+    call: Callable[[wavefield.Field, Any], Any],
+    kind: type[Exception],
+    words: str,
+) -> None:
+    def show(**options: Any) -> wavefield.Field:
+        return wavefield.show(np.ones((4, 6), np.float32), memory="host", limits=(0, 1), **options)
+
+    field = show()
+    with pytest.raises(kind, match=words) as caught:
+        call(field, show)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 200
+    assert not show().closed, "the next call works"
+
+
+def test_a_notebook_without_cuda_shows_no_red_box(
+    started: list[Started], without_cuda: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("wavefield._show._in_a_notebook", lambda: True)
+    assert wavefield.show(np.ones((4, 6), np.float32), limits=(0, 1)).memory == "host"
+    assert capsys.readouterr().err == ""
+
+
+def test_the_widget_is_listed() -> None:
+    assert "Widget" in dir(wavefield) and "show" in dir(wavefield)
 
 
 class Interrupted:

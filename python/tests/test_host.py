@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import math
+import sys
 import time
 from typing import Any
 
@@ -380,7 +381,7 @@ ARRAYS = [
 
 
 @pytest.mark.parametrize(("kind", "shape", "dtype"), ARRAYS)
-def test_arrays_of_each_kind_arrive(renderer: FakeRenderer, kind: str, shape: tuple[int, ...], dtype: str) -> None:
+def test_arrays_of_each_kind_arrive(renderer: FakeRenderer, kind: Any, shape: tuple[int, ...], dtype: str) -> None:
     random = np.random.default_rng(5)
     with wavefield.connect(renderer.path, memory="host", kind=kind, shape=shape, dtype=dtype) as field:
         assert (field.kind, field.shape, field.dtype) == (kind, shape, np.dtype(dtype))
@@ -494,3 +495,38 @@ def test_a_stream_that_cannot_be_disturbs_nobody(
     gc.collect()
     assert not recwarn.list, "no `Exception ignored in Field.__del__`"
     assert renderer.received == []
+
+
+def test_a_frame_is_written_by_its_index(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    plain = np.random.default_rng(3).random(host.shape, np.float32)
+    with host.frame() as frame:
+        frame[:] = plain
+    with host.frame() as frame:
+        frame[...] = 2
+        frame[0, :, 1] = plain[0, :, 1]
+    with pytest.raises(wavefield.FrameHandedOver):
+        frame[:] = plain
+    host.status()
+    np.testing.assert_array_equal(renderer.frames[0], plain)
+    expected = np.full(host.shape, 2, np.float32)
+    expected[0, :, 1] = plain[0, :, 1]
+    np.testing.assert_array_equal(renderer.frames[1], expected)
+
+
+def test_a_frame_in_cuda_memory_is_written_whole(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver
+) -> None:
+    plain = np.random.default_rng(3).random(field.shape, np.float32)
+    with field.frame() as frame:
+        frame[:] = plain
+        with pytest.raises(TypeError, match="as_torch"):
+            frame[0] = 1
+    renderer.draw(driver)
+    np.testing.assert_array_equal(renderer.frames[0], plain)
+
+
+def test_torch_takes_a_frame_in_host_memory(host: wavefield.Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", np)
+    with host.frame() as frame:
+        taken: Any = frame.as_torch()
+        assert np.shares_memory(taken, np.asarray(frame))

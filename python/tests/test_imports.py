@@ -421,7 +421,7 @@ def test_as_numba_is_ordered_with_its_default_stream(
 def test_as_numpy(host: wavefield.Field) -> None:
     with host.frame() as frame:
         frame.as_numpy()[...] = 3
-        for take in (frame.as_cupy, frame.as_torch, frame.as_numba):
+        for take in (frame.as_cupy, frame.as_numba):
             with pytest.raises(AttributeError, match=r"numpy\.asarray"):
                 take()
 

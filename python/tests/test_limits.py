@@ -16,7 +16,7 @@ from started import Started
 from test_arrays import GPU, Dlpack
 from test_end_to_end import SMALL, WHY_NOT
 from wavefield import _libraries, _limits, _show
-from wavefield._layout import Layout
+from wavefield._layout import Kind, Layout
 
 pytestmark = pytest.mark.usefixtures("started")
 RAMP = np.linspace(0, 1, 24).reshape(4, 6)
@@ -66,7 +66,7 @@ def drawn(renderer: FakeRenderer, frame: np.ndarray | None = None) -> np.ndarray
 
 @pytest.mark.parametrize("kind", ["image", "surface", "points", "mesh"])
 @pytest.mark.parametrize("name", DETAIL)
-def test_numbers_keep_what_matters(renderer: FakeRenderer, kind: str, name: str) -> None:
+def test_numbers_keep_what_matters(renderer: FakeRenderer, kind: Kind, name: str) -> None:
     values = DETAIL[name]
     array, places = values, None
     if kind in ("points", "mesh"):
@@ -420,7 +420,7 @@ KINDS: list[tuple[str, np.ndarray, Any]] = [
 @pytest.mark.parametrize(("kind", "array", "limits"), KINDS)
 @pytest.mark.parametrize("way", ["show", "frame", "copy"])
 def test_a_field_has_the_limits_of_show(
-    renderer: FakeRenderer, way: str, kind: str, array: np.ndarray, limits: Any
+    renderer: FakeRenderer, way: str, kind: Kind, array: np.ndarray, limits: Any
 ) -> None:
     def give(field: wavefield.Field, array: np.ndarray) -> Any:
         if way == "show":

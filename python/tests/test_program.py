@@ -59,6 +59,19 @@ def test_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_renderer() == str(on_path), "a list may name what is gone"
 
 
+def test_a_program_that_pip_has_put_into_its_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pip install --target`: its list names the folder that the program was moved from."""
+    monkeypatch.delenv("WAVEFIELD_BIN", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    target = tmp_path / "target"
+    distribution(target, "wavefield/_launch.py", "../../bin/wavefield")
+    installed(target, monkeypatch)
+    monkeypatch.syspath_prepend(str(target))
+    with pytest.raises(wavefield.NoRenderer):
+        find_renderer()
+    assert program(target / "bin") and find_renderer() == str(target / "bin" / "wavefield")
+
+
 def test_another_distributions_program_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other has the same name, and comes earlier on the search path."""
     monkeypatch.delenv("WAVEFIELD_BIN", raising=False)

@@ -23,14 +23,14 @@ from test_end_to_end import EXAMPLES, WHY_NOT
 from wavefield import Camera, _dlpack, _libraries, _limits, _picture, _places, _render
 from wavefield._layout import Layout
 
-KINDS = ("color", "depth", "normal", "index")
+KINDS: tuple[Any, ...] = ("color", "depth", "normal", "index")
 DTYPES = {"color": "uint8", "depth": "float32", "normal": "float32", "index": "int32"}
 CHANNELS = {"color": 4, "depth": 1, "normal": 4, "index": 1}
 
 
 def of_frame(frame: int, kind: str = "color", camera: int = 0) -> int:
     """Return the number that the fake renderer writes."""
-    return 10 * frame + camera + 1 + KINDS.index(kind)
+    return 10 * frame + camera + 1 + list(KINDS).index(kind)
 
 
 def hand_over(field: wavefield.Field, frames: int = 1) -> None:
@@ -79,7 +79,7 @@ def test_a_stream_waits_for_the_picture_and_the_cpu_does_not(
     driver.streams[50] = []
     hand_over(field)
     picture = field.picture()
-    assert (picture.kind, picture.shape, picture.dtype) == ("color", (2, 3, 4), np.uint8)
+    assert (picture.kind, picture.shape, picture.dtype) == ("color", (2, 3, 4), np.dtype("u1"))
     assert picture.__dlpack_device__() == (2, 1)
     capsule = picture.__dlpack__(stream=50)
     reader = Reader(picture, driver, 50)

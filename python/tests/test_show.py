@@ -103,7 +103,7 @@ def test_limits_are_the_first_array_s_and_stay(started: list[Started], renderer:
     ],
 )
 def test_what_the_limits_are_taken_of(
-    started: list[Started], renderer: FakeRenderer, array: Any, kind: str | None, limits: list[Any]
+    started: list[Started], renderer: FakeRenderer, array: Any, kind: Any, limits: list[Any]
 ) -> None:
     wavefield.show(array, kind=kind, memory="host").status()
     assert limits_set(renderer) == limits
@@ -309,7 +309,7 @@ def test_limits_after_a_failed_first_show(
 
     renderer.answers["set"] = refuse
     with pytest.raises(wavefield.Refused, match="no such map"):
-        wavefield.show(IMAGE, memory="host", colormap="no such map")
+        wavefield.show(IMAGE, memory="host", colormap="no such map")  # type: ignore[arg-type]
     del renderer.answers["set"]
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
         patch.setattr(wavefield.Field, "show", lambda *_: 1 / 0)

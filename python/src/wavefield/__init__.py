@@ -93,6 +93,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), "NumbaMemoryManager", "Widget"})
+
+
 def __getattr__(name: str) -> Any:
     # Their base classes are Numba's and jupyter_rfb's, so import them only on demand. `__all__` leaves them out: with
     # them, `from wavefield import *` would need both libraries. NUMBA_CUDA_MEMORY_MANAGER=wavefield looks for

@@ -11,7 +11,9 @@ from ._layout import compact
 from .errors import ArrayMismatch, FieldClosed
 
 if TYPE_CHECKING:
+    import cupy
     import numpy as np
+    import torch
     from numpy.typing import NDArray
 
     from ._host import HostMemory
@@ -162,18 +164,23 @@ class Array:
     def _numpy(self, memory: HostMemory) -> NDArray[Any]:
         return memory.array(self._layout, self._offset)
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write in host memory."""
+        if isinstance(self._memory, DeviceMemory):
+            raise TypeError("this memory is on the GPU: write it with as_cupy(), as_torch() or as_numba()")
+        self.__array__()[key] = value
+
     def as_numpy(self) -> NDArray[Any]:
         """Return NumPy's array of it, without a copy. Raises `TypeError` in CUDA memory."""
         return self.__array__()
 
-    def as_cupy(self) -> Any:
+    def as_cupy(self) -> cupy.ndarray[Any, Any]:
         """Return CuPy's array of it, without a copy, ordered with CuPy's current stream."""
         self._device()
         return _libraries.need("cupy", "as_cupy()").from_dlpack(self)
 
-    def as_torch(self) -> Any:
+    def as_torch(self) -> torch.Tensor:
         """Return PyTorch's tensor of it, without a copy, ordered with PyTorch's current stream."""
-        self._device()
         return _libraries.need("torch", "as_torch()").from_dlpack(self)
 
     def as_numba(self) -> Any:

@@ -14,6 +14,7 @@ from .errors import ArrayMismatch
 from .field import Field
 
 if TYPE_CHECKING:
+    from ._layout import Kind
     from ._protocol import Memory
 
 
@@ -25,7 +26,7 @@ def connect(
     stream: Any = None,
     client: str | None = None,
     timeout: float = 30.0,
-    kind: str | None = None,
+    kind: Kind | None = None,
     shape: tuple[int, ...] | None = None,
     dtype: str | None = None,
 ) -> Field:

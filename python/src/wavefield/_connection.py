@@ -101,6 +101,10 @@ class Connection:
         # Finalizers append to it. They can run inside any line here, so they do nothing else.
         self._farewells: list[Message] = []
         self._gone: str | None = None
+        self.ended = False
+        """Whether the renderer has said that it ends, such as when its window is closed."""
+        self.refused = False
+        """Whether the renderer has ended this connection, and goes on."""
         # The requests without an answer yet, oldest first. The wait for all but the last was interrupted.
         self._owed: list[_Request] = []
         self._asked = 0
@@ -370,7 +374,9 @@ class Connection:
                 reason = _protocol.text(message, "reason", "the renderer gave no reason")
                 code = _protocol.text(message, "code", "")
                 if code == "ended":
+                    self.ended = True
                     self._lost(reason)
+                self.refused = True
                 self._gone = f"the renderer has ended this connection: {reason}"
                 raise refusal(code, reason)
         except BaseException:

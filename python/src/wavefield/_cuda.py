@@ -15,10 +15,11 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from numbers import Integral
 from typing import Any
 
 from . import _streams
-from .errors import CudaError, CudaMissing, DeviceMismatch
+from .errors import CudaError, CudaMissing, DeviceMismatch, brief
 
 WITHOUT_CUDA = 'Without CUDA, use connect(memory="host") or launch(memory="host") with NumPy'
 
@@ -30,9 +31,10 @@ def driver() -> Any:
     try:
         from cuda.bindings import driver as module
     except ImportError as error:
-        raise CudaMissing(
-            f"cuda-bindings cannot be imported ({error}): pip install cuda-bindings. {WITHOUT_CUDA}"
-        ) from None
+        from ._libraries import why_missing
+
+        why = why_missing("cuda", error, "cuda-bindings")
+        raise CudaMissing(f"cuda-bindings {why}. {WITHOUT_CUDA}") from None
     try:
         (result,) = module.cuInit(0)
     except RuntimeError as error:
@@ -269,6 +271,8 @@ def count() -> int:
 
 def uuid_of(ordinal: int) -> str:
     """Return the UUID of a device, 32 hexadecimal digits. Raises `DeviceMismatch` if this process does not see it."""
+    if not isinstance(ordinal, Integral):
+        raise TypeError(f"device must be the number of a CUDA device, such as 0, not {brief(ordinal)}")
     if not 0 <= ordinal < count():
         raise DeviceMismatch(
             f"there is no CUDA device {ordinal}: this process sees {count()}, numbered from 0{_hidden()}; `wavefield "

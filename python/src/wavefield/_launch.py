@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import importlib.metadata
 import operator
 import os
@@ -17,14 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 from . import _cuda, _source
 from ._connect import layout_of, program
+from ._connection import close_all
+from ._say import say
 from .errors import Busy, CudaError, NoRenderer, RendererGone
 from .field import Field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._layout import Layout
+    from ._layout import Kind, Layout
     from ._protocol import Memory
+
+BROWSER = "`wavefield serve --web` shows in a browser what wavefield.connect() draws"
+NO_WINDOW = f"no window opens, because the display of DISPLAY or WAYLAND_DISPLAY does not answer; {BROWSER}"
 
 START_SECONDS = 60.0
 """How long a renderer may take to listen. The first start fills the driver's shader cache."""
@@ -58,7 +64,9 @@ def _installed() -> str | None:
         for path, name in files.items():
             if name == "wavefield" and os.path.isfile(path) and os.access(path, os.X_OK):
                 return path
-    return None
+    # pip's --target moves the program, but not its entry in the list.
+    beside = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bin", "wavefield")
+    return beside if os.path.isfile(beside) and os.access(beside, os.X_OK) else None
 
 
 def _leads_here(path: str) -> bool:
@@ -71,21 +79,41 @@ def _leads_here(path: str) -> bool:
     return path.endswith(here.name) and Path(path).resolve() == here
 
 
+def _folder() -> Path:
+    """Make a folder for the socket, whose path has at most 107 bytes."""
+    for parent in (None, "/tmp"):
+        # Not a TemporaryDirectory: a forked child would remove it at its end.
+        folder = tempfile.mkdtemp(prefix="wavefield-", dir=parent)
+        if len(os.fsencode(folder)) + len("/wavefield.sock") <= 107:
+            break
+        os.rmdir(folder)
+    return Path(folder)
+
+
+def _pipe() -> tuple[int, int]:
+    """Return a pipe beyond the standard streams, which a daemon closes: the renderer has its own there."""
+    ends = os.pipe()
+    try:
+        reader, writer = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3) for end in ends)
+    finally:
+        close_all(ends)
+    return reader, writer
+
+
 class Renderer:
     """A renderer in a process of its own, which ends with this process."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
-        program = find_renderer()
+        program = self._program = find_renderer()
         self._owner = os.getpid()
         # The log has no name: if this program is killed, the renderer removes its folder only if nothing else is in it.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
-        # Not a TemporaryDirectory: a forked child would remove it at its end.
-        self._folder = Path(tempfile.mkdtemp(prefix="wavefield-"))
+        self._folder = _folder()
         self.socket = self._folder / "wavefield.sock"
         # The renderer has the other end of this pipe. It ends when this end closes, however this process ends.
         self._writer = -1
         try:
-            reader, self._writer = os.pipe()
+            reader, self._writer = _pipe()
             _launched.add(self)
             try:
                 self.process = subprocess.Popen(
@@ -116,10 +144,12 @@ class Renderer:
     def still_starting(self, since: float) -> None:
         """Raise `NoRenderer`, with the renderer's words, if it has ended or takes too long to listen."""
         code = self.process.poll()
-        if code is not None:
-            raise NoRenderer(f"the renderer has ended with exit code {code}. It says:\n{self.words()}")
-        if time.monotonic() - since > START_SECONDS:
-            raise NoRenderer(f"the renderer did not listen within {START_SECONDS:g} s. It says:\n{self.words()}")
+        if code is None and time.monotonic() - since < START_SECONDS:
+            return
+        how = f"did not listen within {START_SECONDS:g} s" if code is None else f"has ended with exit code {code}"
+        words = self.words()
+        said = f"It says:\n{words}" if words else f"It says nothing: is {self._program} the program wavefield?"
+        raise NoRenderer(f"the renderer {how}. {said}")
 
     def connect(
         self, memory: Memory, ring: int | None, stream: Any, client: str | None, layout: Layout | None
@@ -200,7 +230,7 @@ def launch(
     stream: Any = None,
     arguments: Sequence[str] = (),
     client: str | None = None,
-    kind: str | None = None,
+    kind: Kind | None = None,
     shape: tuple[int, ...] | None = None,
     dtype: str | None = None,
     device: int | None = None,
@@ -231,4 +261,6 @@ def launch(
         undo.callback(renderer.close)
         field = renderer.connect(memory, ring, stream, client, layout)
         undo.pop_all()
+    if not (headless or field.window):
+        say(NO_WINDOW)
     return field

@@ -9,6 +9,8 @@ from typing import Any, Literal, get_args
 from .errors import ArrayMismatch
 
 Kind = Literal["mesh", "surface", "points", "image"]
+Colormap = Literal["viridis", "plasma", "magma", "inferno", "cividis"]
+PictureKind = Literal["color", "depth", "normal", "index"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 TYPESTRS = {"float32": "<f4", "float16": "<f2", "uint8": "|u1", "int32": "<i4"}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
+import contextlib
+import importlib.util
 import math
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -31,9 +32,18 @@ def need(module: str, call: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise LibraryMissing(
-            f"{call} needs {module}, which cannot be imported ({error}): pip install {INSTALL[module]}"
-        ) from None
+        raise LibraryMissing(f"{call} needs {module}, which {why_missing(module, error, INSTALL[module])}") from None
+
+
+def why_missing(module: str, error: ImportError, package: str) -> str:
+    """Return why a module cannot be imported, and what to do: install it, or rename a file that hides it."""
+    top = module.partition(".")[0]
+    with contextlib.suppress(ImportError, ValueError):
+        found = importlib.util.find_spec(top)
+        # These are packages: a folder with __init__.py, or several folders.
+        if found is not None and found.submodule_search_locations is None:
+            return f"cannot be imported, because {found.origin} has the same name: rename that file"
+    return f"cannot be imported ({error}): pip install {package}"
 
 
 @contextmanager
@@ -49,6 +59,8 @@ def refusing(array: Any, what: str) -> Iterator[None]:
             dense = [name for name in ("to_dense", "toarray", "todense") if hasattr(array, name)]
             cure = f"it is sparse: show {f'x.{dense[0]}()' if dense else 'a dense copy of it'}"
         kind, words = f"{type(array).__module__}.{type(array).__qualname__}", " ".join(str(error).split())
+        if kind.startswith("builtins."):
+            kind, cure = kind[9:], "show an array of numbers, with rows and columns"
         raise ArrayMismatch(f"this {kind} {what} ({type(error).__name__}: {words}): {cure}") from error
 
 
@@ -113,6 +125,15 @@ def packed(array: Any) -> Any:
         if hasattr(array, "copy"):  # NumPy, CuPy
             return array.copy(order="C")
     raise ArrayMismatch(f"{type(array).__module__} cannot copy the array without gaps: create it contiguous")
+
+
+def copied(array: Any) -> Any:
+    """Return a copy by the array's own library, on its device; the array itself if that cannot copy."""
+    with refusing(array, "cannot be copied"):
+        for name in ("clone", "copy"):  # PyTorch; NumPy, CuPy, JAX
+            if hasattr(array, name):
+                return getattr(array, name)()
+    return array
 
 
 def on_the_host(array: Any) -> NDArray[Any]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
+from .errors import brief
+
 Pair = tuple[float, float]
 PLAIN: Pair = (0.0, 1.0)
 """The units, (offset, factor), of numbers that are drawn as they are."""
@@ -40,10 +42,10 @@ class Choice:
 def number(name: str, value: Any) -> float:
     """Return a finite number for JSON, whole if it is whole."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, not {value!r}")
+        raise TypeError(f"{name} must be a number, not {brief(value)}")
     known = int(value) if isinstance(value, Integral) else float(value)
     if not abs(known) <= sys.float_info.max:
-        raise ValueError(f"{name} must be a finite number, not {value!r}")
+        raise ValueError(f"{name} must be a finite number, not {brief(value)}")
     return known
 
 
@@ -53,10 +55,10 @@ def wish(value: Any) -> Any:
         return value
     ends = [] if isinstance(value, str) or not hasattr(value, "__iter__") else list(value)
     if len(ends) != 2:
-        raise TypeError(f'limits must be 2 numbers, (low, high), or "auto", not {value!r}')
+        raise TypeError(f'limits must be 2 numbers, (low, high), or "auto", not {brief(value)}')
     low, high = (None if end is None else number("limits", end) for end in ends)
     if low is not None and low == high:
-        raise ValueError(f"limits must be two different numbers, not {value!r}")
+        raise ValueError(f"limits must be two different numbers, not {brief(value)}")
     return low, high
 
 

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 class OpenField(Protocol):
     """What is needed of a field here."""
 
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
+    _closed: bool
 
     @property
     def memory(self) -> str:
@@ -48,7 +46,7 @@ def opened(field: OpenField) -> None:
 
 def newest_in_cuda() -> OpenField | None:
     """Return the newest open field in CUDA memory, from which `NumbaMemoryManager` allocates."""
-    _fields[:] = [ref for ref in _fields if (field := ref()) is not None and not field.closed]
+    _fields[:] = [ref for ref in _fields if (field := ref()) is not None and not field._closed]
     for ref in reversed(_fields):
         field = ref()
         if field is not None and field.memory == "cuda":

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ._limits import PLAIN, Choice, Pair, number, to_drawn, to_true
+from .errors import brief
 
 
 class Parameters(Mapping[str, Any]):
@@ -83,7 +84,7 @@ class Parameters(Mapping[str, Any]):
 
     def _set(self, values: dict[str, Any]) -> None:
         values = _shown(values)
-        self._units = values.pop("units", PLAIN)
+        self._units, self._fit = values.pop("units", PLAIN), values.pop("fit", None)
         if "limits" in values:
             limits, units, drawn = self._asked
             # The renderer keeps 32-bit floats.
@@ -109,14 +110,14 @@ def _like(now: Any, name: str, value: Any) -> Any:
     if isinstance(now, bool):
         # NumPy's bool_ is a type of its own.
         if type(value).__name__ not in ("bool", "bool_"):
-            raise TypeError(f"{name} must be True or False, not {value!r}")
+            raise TypeError(f"{name} must be True or False, not {brief(value)}")
         return bool(value)
     if isinstance(now, int | float):
         return number(name, value)
     if isinstance(now, list | tuple):
         return [_like(before, name, number) for before, number in zip(now, _items(now, name, value), strict=True)]
     if isinstance(now, str) and not isinstance(value, str):
-        raise TypeError(f"{name} must be text, not {value!r}")
+        raise TypeError(f"{name} must be text, not {brief(value)}")
     return value
 
 
@@ -126,7 +127,7 @@ def _items(now: Sequence[Any], name: str, value: Any) -> Sequence[Any]:
     except TypeError:
         items = []
     if len(items) != len(now) or isinstance(value, str):
-        raise TypeError(f"{name} must be {len(now)} numbers, not {value!r}")
+        raise TypeError(f"{name} must be {len(now)} numbers, not {brief(value)}")
     return items
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import struct
@@ -85,7 +86,10 @@ def check_name(path: str | os.PathLike[str]) -> Path:
     """Return the path of the PNG file to write. Raises `ValueError` if its name does not end in .png."""
     checked = Path(path)
     if checked.suffix.lower() != ".png":
-        raise ValueError(f"pictures are saved as PNG: use the name {checked.with_suffix('.png')}, not {checked}")
+        name = checked.with_suffix(".png") if checked.name else "picture.png"
+        raise ValueError(f"pictures are saved as PNG: use the name {name}, not {checked}")
+    if not checked.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory, make the folder first", str(checked.parent))
     return checked
 
 
@@ -98,16 +102,18 @@ def write_whole(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     # A new file gets the usual mode, by the process's umask.
-    descriptor = os.open(temporary, flags, 0o600 if path.exists() else 0o666)
     try:
+        descriptor = os.open(temporary, flags, 0o600 if path.exists() else 0o666)
         with open(descriptor, "wb") as file:
             file.write(content)
             if path.exists():
                 _take_after(file.fileno(), path)
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
+        if isinstance(error, OSError):
+            raise type(error)(error.errno, error.strerror, str(path)) from None
         raise
 
 

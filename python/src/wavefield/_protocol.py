@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ._layout import DTYPES, Layout
-from .errors import ArrayMismatch, ProtocolError, VersionMismatch
+from .errors import ArrayMismatch, ProtocolError, VersionMismatch, brief
 
 VERSION = 2
 MAX_BYTES = 128 * 1024
@@ -106,6 +106,8 @@ class Welcome:
     """The index of the descriptor of the `ready` timeline; None in host memory. The same for `free`."""
     free: int | None
     frame_seconds: float
+    window: bool
+    """Whether the renderer has a window. One that does not say may have."""
     parameters: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -116,6 +118,8 @@ class Welcome:
 
 def hello(memory: Memory, ring: int | None, client: str, layout: Layout | None = None) -> Message:
     """Return the first message of a client. Without a layout it asks for the renderer's own grid."""
+    if not isinstance(client, str):
+        raise TypeError(f"the client's name must be text, not {brief(client)}")
     name = client.encode()[:MAX_NAME].decode(errors="ignore")
     message: Message = {"type": "hello", "protocol": VERSION, "client": name, "memory": memory}
     if ring is not None:
@@ -167,6 +171,7 @@ def welcome(message: Message, memory: Memory, descriptors: int, wanted: Layout |
         ready=integer(message, "ready", 0, most) if memory == "cuda" else None,
         free=integer(message, "free", 0, most) if memory == "cuda" else None,
         frame_seconds=float(seconds),
+        window=message.get("window") is not False,
         parameters=mapping(message, "parameters") if "parameters" in message else {},
     )
 

@@ -6,7 +6,9 @@ picture wait for the timeline `drawn`, which reaches k when the k-th `render` is
 
 from __future__ import annotations
 
+import contextlib
 import math
+import operator
 import time
 import weakref
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from ._layout import Layout
 from ._places import Places
 from ._rings import CudaRing
 from ._status import Camera
-from .errors import FieldClosed, ProtocolError, Refused, WavefieldError
+from .errors import FieldClosed, ProtocolError, Refused, WavefieldError, brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -208,7 +210,7 @@ class Pictures:
         for kind in kinds:
             if kind not in KINDS or kinds.count(kind) > 1:
                 raise ValueError(f"the kinds of pictures are {', '.join(KINDS)}, each at most once; not {tuple(kinds)}")
-        width, height = (_side(side) for side in size)
+        width, height = _sides(size)
         shape = (height, width) if one else (len(views or ()), height, width)
         offsets, layouts, end = {}, {}, 0
         for kind in sorted(kinds):
@@ -274,11 +276,14 @@ def rows(cameras: Any) -> list[list[float]]:
 
     if isinstance(cameras, list | tuple):
         cameras = [camera._row() if isinstance(camera, Camera) else camera for camera in cameras]
-    numbers = np.asarray(_libraries.on_the_host(cameras), np.float64)
+    try:
+        numbers = np.asarray(_libraries.on_the_host(cameras), np.float64)
+    except (TypeError, ValueError):
+        numbers = np.empty(0)
     if numbers.ndim != 2 or numbers.shape[1] != 6 or not 1 <= len(numbers) <= MOST_VIEWS:
         raise ValueError(
             f"cameras must be 1 to {MOST_VIEWS} cameras, or an array (n, 6) of azimuth, elevation, distance, x, y, z; "
-            f"not of shape {numbers.shape}"
+            f"not {brief(cameras)}"
         )
     if not np.isfinite(numbers).all():
         raise ValueError("a camera has a number that is not finite")
@@ -291,7 +296,9 @@ def _closed_before() -> FieldClosed:
     return FieldClosed("the field was closed before the renderer had drawn this picture")
 
 
-def _side(side: Any) -> int:
-    if isinstance(side, bool) or int(side) != side or not 1 <= side < 2**16:
-        raise ValueError(f"the size of a picture is (width, height) in pixels, each at least 1; {side!r} is not")
-    return int(side)
+def _sides(size: Any) -> tuple[int, int]:
+    with contextlib.suppress(TypeError, ValueError):
+        width, height = map(operator.index, size)
+        if 1 <= min(width, height) <= max(width, height) < 2**16:
+            return width, height
+    raise ValueError(f"the size of a picture is (width, height), whole numbers from 1 to 65535, not {brief(size)}")

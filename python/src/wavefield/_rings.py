@@ -52,6 +52,10 @@ class Ring(ABC):
         """Make the CPU wait until it may enqueue frame `index`, and the stream until the frame's slot is free."""
 
     @abstractmethod
+    def is_free(self, index: int, shown: bool) -> bool:
+        """Return whether frame `index` can be handed over without a wait. `shown`: as for `close`."""
+
+    @abstractmethod
     def memory(self, index: int) -> tuple[_cuda.DeviceMemory | HostMemory, int]:
         """Return the memory of frame `index`'s slot, and the offset of the slot in it."""
 
@@ -105,6 +109,11 @@ class HostRing(Ring):
     def begin(self, index: int, stream: Stream | None) -> None:  # noqa: ARG002
         """Wait for the slot."""
         self._wait(_ring.free_before(index, self.size))
+
+    def is_free(self, index: int, shown: bool) -> bool:
+        """Look at the messages."""
+        self.connection.pump()
+        return self._free >= (index if shown else _ring.free_before(index, self.size))
 
     def memory(self, index: int) -> tuple[HostMemory, int]:
         """Return the file and the slot's place in it."""
@@ -195,6 +204,8 @@ class CudaRing(Ring):
         self._end = _cuda.Event(context)
         # The largest value of `free` that a stream was told to wait for.
         self._waited = 0
+        # The largest value that `is_free` has asked for, and the point at which it is reached.
+        self._asked, self._reached = 0, _cuda.Event(context)
         # The timeline of pictures, once there are any, and how many `render`s were sent: the value that it reaches.
         self._drawn: _cuda.Timeline | None = None
         self.rendered = 0
@@ -235,6 +246,17 @@ class CudaRing(Ring):
                 self._end.hold(stream.handle)
             if value > 0:
                 self._wait_until(value, stream)
+
+    def is_free(self, index: int, shown: bool) -> bool:  # noqa: ARG002
+        """Ask a stream that does nothing else. What follows an array that was `shown` waits on the GPU."""
+        self.connection.pump()
+        value = _ring.free_before(index, self.size)
+        if value > self._asked:
+            self._asked, self._waited = value, max(self._waited, value)
+            with self.context.current():
+                self._free.wait(self._side[0], value)
+                self._reached.record(self._side[0])
+        return value == 0 or (self._reached.done and self._events[_ring.slot(index, self.size)].done)
 
     def memory(self, index: int) -> tuple[_cuda.DeviceMemory, int]:
         """Return the slot."""
@@ -387,7 +409,7 @@ class CudaRing(Ring):
 
     def _finished_within(self, seconds: float) -> bool:
         end = time.monotonic() + seconds
-        while not all(event.done for event in (*self._events, self._end, *self._watching.values())):
+        while not all(event.done for event in (*self._events, self._end, self._reached, *self._watching.values())):
             if time.monotonic() >= end:
                 return False
             # `pump` notices a renderer that has ended and will not signal.

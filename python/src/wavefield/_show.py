@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import logging
 import os
 import sys
+import threading
+import time
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from . import _cuda, _libraries, _limits, _open
 from ._array import rows_are_contiguous
-from ._launch import Renderer, gpu_arguments
+from ._launch import BROWSER, NO_WINDOW, Renderer, gpu_arguments
 from ._layout import Layout, dtype_name, dtypes_of, kind_of, native_name, other_reading
 from ._rings import CudaRing
+from ._say import say
 from ._source import Source
 from .errors import (
     CudaError,
@@ -24,21 +30,23 @@ from .errors import (
     RendererGone,
     StillShown,
     WavefieldError,
+    brief,
 )
 from .field import Field
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from collections.abc import Callable
 
+    from ._layout import Colormap, Kind
     from ._protocol import Memory
     from ._shown import Shown
     from ._status import Camera
 
 SAVE = 'field.save("picture.png") writes the picture'
-NO_DISPLAY = (
-    "there is no display, so no window opens; `wavefield serve --web` shows in a browser what wavefield.connect() draws"
-)
+NO_DISPLAY = f"there is no display, so no window opens; {BROWSER}"
+
+UNSEEN_SECONDS = 30.0
+"""How long a program without a terminal waits at its end for its window to come to the screen."""
 
 GRID = "256x256"
 """The grid of the renderer's own wave, which is drawn until the first array arrives."""
@@ -63,22 +71,13 @@ class Showing(Field):
         """Return how the array was shown."""
         return self._mine if self._over else self._shown
 
-    def _check_mine(self) -> None:
+    def _show_kept(self, at_once: bool = False) -> None:
         if self._over:
             raise FieldClosed(
                 "another array was shown since, so the picture of this one is gone: save it, or take its picture, "
                 "before the next show()"
             )
-
-    def snapshot(self, after: int | None = None) -> NDArray[np.uint8]:
-        """Return the picture, as `Field.snapshot` does. Raises `FieldClosed` after the next `show`."""
-        self._check_mine()
-        return super().snapshot(after)
-
-    def render(self, *kinds: str, **options: Any) -> Any:
-        """Return pictures, as `Field.render` does. Raises `FieldClosed` after the next `show`."""
-        self._check_mine()
-        return super().render(*kinds, **options)
+        super()._show_kept(at_once)
 
     def _repr_png_(self) -> bytes | None:
         return None if self._over else super()._repr_png_()
@@ -104,6 +103,7 @@ class _Shower:
     def __init__(self, array_gpu: int | None, window: bool, device: int | None = None) -> None:
         self.window = window
         self.owner = os.getpid()
+        self.on_gpu = array_gpu is not None
         self.field: Field | None = None
         self.title: str | None = None
         self.memory: str = "auto"
@@ -129,7 +129,9 @@ class _Shower:
     def usable(self) -> bool:
         """Return whether it can show more: it is open, belongs to this process, and no hand-off was interrupted."""
         field = self.field
-        return self.owner == os.getpid() and (field is None or not (field.closed or field._handing_over is not None))
+        if self.owner != os.getpid() or field is None:
+            return self.owner == os.getpid()
+        return not field._closed and (field._handing_over is None or field._connection.refused)
 
     @property
     def limits(self) -> _limits.Choice:
@@ -137,7 +139,8 @@ class _Shower:
         if self.field is None:
             return self.choice
         with contextlib.suppress(RendererGone):  # which what follows says, too
-            self.field._connection.pump()  # the user may have changed them in the window
+            if not self.field._connection.refused:
+                self.field._connection.pump()  # the user may have changed them in the window
         parameters = self.field.parameters
         return replace(parameters._choice, limits=parameters.get("limits", parameters._choice.limits))
 
@@ -147,23 +150,32 @@ class _Shower:
             self.field.close()
         self.renderer.close()
 
+    def drop(self) -> None:
+        """Disconnect. The renderer stays."""
+        assert self.field is not None
+        self.pictured |= self.field._pictured
+        self.field._on_close = None
+        self.field.close()
+        self.field = None
+
     def connect(self, layout: Layout, memory: str, title: str | None) -> None:
         """Connect for arrays of this layout, unless that connection exists."""
         if memory not in ("auto", "cuda", "host"):
             raise ValueError(f'memory must be "auto", "cuda" or "host", not {memory!r}')
         if title is None:
             title = self.title
+        if self.field is not None and self.field._connection.refused:
+            self.drop()
         if self.field is not None:
             if (layout, memory, title) == (self.layout, self.memory, self.title):
                 return
             # The renderer stays. Each connection starts with the default camera.
             self.camera, self.choice = self.field.camera, self.limits
             self.size = self.field.parameters.get("size")
-            self.pictured |= self.field._pictured
-            self.field._on_close = None
-            self.field.close()
-            self.field = None
+            self.drop()
         self.field = self._connect(layout, memory, title)
+        if self.window and not self.field.window:
+            _say_once(NO_WINDOW)
         self.device = (self.field.device_name, self.field.device_uuid)
         if self.camera is not None and self.layout is not None and self.layout.kind == layout.kind:
             self.field.camera = self.camera
@@ -185,7 +197,9 @@ class _Shower:
                     raise
                 why = refused
             first, *_ = str(why).split(". ")
-            _say_once(f'frames go through the CPU\'s memory, as with memory="host": {first}')
+            # A notebook shows warnings in red, and an array in the CPU's memory loses nothing.
+            level = logging.INFO if _in_a_notebook() and not self.on_gpu else logging.WARNING
+            _say_once(f'frames go through the CPU\'s memory, as with memory="host": {first}', level=level)
             wanted = "host"
         else:
             wanted = memory  # type: ignore[assignment]
@@ -193,20 +207,53 @@ class _Shower:
 
 
 _shower: _Shower | None = None
+_lock = threading.RLock()
 
 
+def _unlock() -> None:
+    """In a forked child no other thread runs that could release the lock."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_unlock)
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _one_at_a_time(call: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Make threads take turns. What the renderer has refused meanwhile belongs to an earlier array."""
+
+    @functools.wraps(call)
+    def locked(*args: _P.args, **keywords: _P.kwargs) -> _R:
+        with _lock:
+            try:
+                return call(*args, **keywords)
+            except Refused as refused:
+                field = None if _shower is None else _shower.field
+                if field is None or not field._connection.refused or field._next == 0:
+                    raise
+                say(f"what was shown before could not be drawn: {refused}")
+                return call(*args, **keywords)
+
+    return locked
+
+
+@_one_at_a_time
 def show(
     array: Any,
     *,
-    kind: str | None = None,
+    kind: Kind | None = None,
     limits: tuple[float | None, float | None] | Literal["auto"] | None = None,
-    colormap: str | None = None,
+    colormap: Colormap | None = None,
     size: float | None = None,
     camera: Camera | None = None,
     title: str | None = None,
     memory: Literal["auto", "cuda", "host"] = "auto",
     window: bool | None = None,
     device: int | None = None,
+    wait: bool = True,
 ) -> Showing:
     """Show an array of any library in a window or a notebook. Call it again to show the next.
 
@@ -229,11 +276,13 @@ def show(
     and the scale of its colours. Tab shows more, and F1 lists the keys.
     `device`: the renderer's GPU, by its CUDA ordinal in this process; by default the first array's. An array on another
     GPU is copied once. If a renderer already runs on another GPU, `show` raises `DeviceMismatch`.
+    `wait`: if False, `show` does not wait for a renderer that is busy; the newest array is shown when it can be.
 
     `field.shown` says whether the array was copied, and why. A program with a window waits at its end until the window
     is closed. Without a window, a notebook shows the field as a picture, and `field.save("picture.png")` writes it.
     """
     global _shower
+    _check(title, colormap, size)
     stays = _shower is not None and _shower.usable and window in (None, _shower.window)
     prepared = _prepare(array, kind, limits, _shower if stays else None)
     source, layout = prepared.source, prepared.layout
@@ -269,13 +318,17 @@ def show(
                 field.camera = camera
             if prepared.choice.words:
                 _say_once(prepared.choice.words, "limits")
-            _draw(shower, field, source, prepared.converted)
+            _draw(shower, field, source, prepared.converted, wait)
         except BaseException:
             parameters._choice = before
             raise
     except RendererGone as gone:
+        over = shower.field is not None and shower.field._is_over(gone)
         shower.close()
         _shower = None
+        if over:
+            assert shower.field is not None
+            return Showing(shower.field)
         if shower.window:
             raise RendererGone(
                 f"the window was closed, or its renderer has ended ({gone}); show() opens another"
@@ -293,8 +346,10 @@ def show(
     return shower.showing
 
 
-def _draw(shower: _Shower, field: Field, source: Source, converted: str) -> None:
-    if source.pointer in shower.rewritten:
+def _draw(shower: _Shower, field: Field, source: Source, converted: str, wait: bool) -> None:
+    if not wait:
+        field.show(source, wait=False)
+    elif source.pointer in shower.rewritten:
         field.show(source, copy=True)
     else:
         try:
@@ -406,14 +461,17 @@ def _in_a_notebook() -> bool:
 _said: set[str] = set()
 
 
-def _say_once(words: str, about: str = "") -> None:
+def _say_once(words: str, about: str = "", level: int = logging.WARNING) -> None:
     """Say something to the user, once; of several sentences `about` the same, the first."""
     if (about or words) not in _said:
         _said.add(about or words)
-        print(f"wavefield: {words}", file=sys.stderr)
+        say(words, level)
 
 
 def _keep_window_open() -> None:
+    # A test would never end.
+    if "pytest" in sys.modules and {"PYTEST_VERSION", "PYTEST_CURRENT_TEST"} & {*os.environ}:
+        return
     if _before_the_end not in _open.before_closing:
         _open.before_closing.append(_before_the_end)
 
@@ -424,11 +482,31 @@ def _before_the_end() -> None:
         return
     if _is_interactive() or hasattr(sys, "last_value"):
         return
-    if not _shower.window:
-        if NO_DISPLAY in _said and not (_shower.pictured or _shower.field._pictured):
-            _say_once(f"what was shown was not seen: {SAVE}")
-        return
-    print("wavefield: the program ends when its window is closed, or by Ctrl-C", file=sys.stderr, flush=True)
-    with contextlib.suppress(WavefieldError, KeyboardInterrupt):
-        while True:
-            _shower.field._connection.pump(timeout=1.0)
+    field = _shower.field
+    try:
+        field._connection.pump()
+        if not (_shower.window and field.window):
+            if {NO_DISPLAY, NO_WINDOW} & _said and not (_shower.pictured or field._pictured):
+                _say_once(f"what was shown was not seen: {SAVE}")
+            return
+        say("the program ends when its window is closed, or by Ctrl-C")
+        # Nobody can press Ctrl-C without a terminal, so a window that never comes to the screen is not waited for.
+        seen, end = os.isatty(0), time.monotonic() + UNSEEN_SECONDS
+        while seen or time.monotonic() < end:
+            seen = seen or 0 not in field.status().picture
+            if seen:
+                field._show_kept()
+            field._connection.pump(timeout=1.0)
+    except Refused as refused:
+        say(f"what was shown could not be drawn: {refused}")
+    except (WavefieldError, KeyboardInterrupt):
+        pass
+
+
+def _check(title: object, colormap: object, size: object) -> None:
+    """Refuse arguments of a wrong type before anything changes."""
+    for name, value in (("title", title), ("colormap", colormap)):
+        if not isinstance(value, str | None):
+            raise TypeError(f"{name} must be text, not {brief(value)}")
+    if not isinstance(size, Real | None):
+        raise TypeError(f"size must be one number, the width of all points in pixels, not {brief(size)}")

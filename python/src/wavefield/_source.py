@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from . import _cuda, _dlpack, _libraries, _streams
 from ._array import Array, require_shape
 from ._layout import compact
 from ._streams import LEGACY_STREAM, Stream
-from .errors import ArrayMismatch, CudaError, CudaMissing
+from .errors import ArrayMismatch, CudaError, CudaMissing, brief
 
 if TYPE_CHECKING:
     from ._layout import Layout
@@ -19,6 +20,11 @@ class Source:
     """An array that was asked, once, where it lies. `read` fills in `pointer` and what follows it."""
 
     def __init__(self, array: Any) -> None:
+        if isinstance(array, str | bytes | os.PathLike):
+            raise ArrayMismatch(
+                f"{brief(array)} is a name, not an array: read the file first, such as with "
+                "numpy.asarray(PIL.Image.open(name))"
+            )
         if hasattr(array, "detach"):  # PyTorch: without gradients
             array = array.detach()
         device, self.ordinal, self._interface = _where(array)

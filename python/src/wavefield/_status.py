@@ -8,7 +8,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from . import _protocol
-from .errors import ProtocolError
+from .errors import ProtocolError, brief
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,6 +71,13 @@ class Camera:
         """Return the camera nearer to the target (positive) or farther away."""
         notches = max(-99.0, min(notches, 99.0))  # more would overflow
         return replace(self, distance=max(_NEAREST, min(self.distance * 0.9**notches, _MOST_DISTANT)))
+
+
+def camera_of(value: object) -> Camera:
+    """Return a camera that was given as an argument."""
+    if not isinstance(value, Camera):
+        raise TypeError(f"a camera is wavefield.Camera(azimuth, elevation, distance, (x, y, z)), not {brief(value)}")
+    return value
 
 
 def _finite(number: object) -> float:

@@ -83,6 +83,12 @@ class CopyWarning(UserWarning):
     """An array on the GPU was copied to show it. The message says why, and how to avoid it."""
 
 
+def brief(value: object) -> str:
+    """Return a value as one short line of an error's text."""
+    words = " ".join(repr(value).split())
+    return words if len(words) <= 60 else f"{words[:60]}…"
+
+
 def refusal(code: str, reason: str) -> Refused:
     """Return the exception for a code of the renderer's `refused` or `error`."""
     kinds: dict[str, type[Refused]] = {"busy": Busy, "version": VersionMismatch, "user": WrongUser}

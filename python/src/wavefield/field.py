@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
+import time
 import warnings
 import weakref
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from . import _cuda, _libraries, _limits, _open, _picture, _protocol, _render, _source, _status, _streams
 from ._allocations import Allocation, Allocations
@@ -16,6 +18,7 @@ from ._connection import Connection, close_all
 from ._imports import Imports
 from ._parameters import Clock, Parameters
 from ._rings import CudaRing, HostRing, Ring
+from ._say import say
 from ._shown import Shown
 from .errors import (
     ArrayMismatch,
@@ -23,6 +26,7 @@ from .errors import (
     FieldClosed,
     ProtocolError,
     Refused,
+    RendererGone,
     StillShown,
     WavefieldError,
 )
@@ -38,10 +42,13 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from ._host import HostMemory
-    from ._layout import Kind, Layout
+    from ._layout import Kind, Layout, PictureKind
     from ._protocol import Memory, Message
+    from ._render import Picture
     from ._status import Camera, Status
     from ._streams import Stream
+
+Size = tuple[int, int] | None
 
 # The reasons that a warning has already named.
 _said: set[str] = set()
@@ -80,6 +87,12 @@ class Field:
         self._shown: Shown | None = None
         # Whether a picture was taken.
         self._pictured = False
+        # Whether the program asks if the field is closed: then a closed window is no error.
+        self._watched = False
+        # The array of `show(…, wait=False)` that waits for the renderer. A thread shows it; the lock is for both.
+        self._later: _source.Source | None = None
+        self._waiting = False
+        self._turn = threading.RLock()
         if memory == "cuda":
             _cuda.driver()  # fails early, before the renderer is asked
         elif memory != "host":
@@ -190,9 +203,36 @@ class Field:
         return self._connection.path
 
     @property
+    def window(self) -> bool:
+        """Return whether the renderer has a window, on a display or in a browser."""
+        return self._welcome.window
+
+    @property
+    def open(self) -> bool:
+        """Return whether it is not `closed`, as in `while field.open: field.show(…)`."""
+        return not self.closed
+
+    @property
     def closed(self) -> bool:
-        """Return whether the field is closed."""
+        """Return whether the field is closed: by `close`, with its window, or because its renderer has ended.
+
+        Once a program has asked, `show` is no error when the user closes the window: it shows nothing.
+        """
+        self._watched = True
+        if not self._closed:
+            try:
+                self._connection.pump()
+            except RendererGone as gone:
+                self._is_over(gone)
         return self._closed
+
+    def _is_over(self, gone: RendererGone) -> bool:
+        """Close the field, and return whether the program learns from `closed` that the renderer is gone."""
+        if self._watched:
+            if not (self._closed or self._connection.ended):
+                say(str(gone))
+            self.close()
+        return self._watched
 
     @property
     def stream(self) -> Stream:
@@ -321,7 +361,7 @@ class Field:
         """Return the result of the last `show`, or None before the first."""
         return self._shown
 
-    def show(self, array: Any, *, copy: bool | None = None) -> Shown:
+    def show(self, array: Any, *, copy: bool | None = None, wait: bool = True) -> Shown:
         """Show an array of the field's shape and dtype as the next frame. Returns whether it was copied, and why.
 
         An array in memory of `empty` or `NumbaMemoryManager`, or in CUDA memory that can be shared (PyTorch's
@@ -330,12 +370,29 @@ class Field:
         finished with the first. Showing the same array twice in a row raises `StillShown`.
 
         Any other array is copied once. `copy=True` always copies; `copy=False` raises `ValueError` if a copy is needed.
+        `wait=False` always copies, and never waits for the renderer: if that is busy, the array is shown as soon as
+        possible, unless you show another before.
         """
+        try:
+            return self._show(array, copy, wait)
+        except RendererGone as gone:
+            if not self._is_over(gone):
+                raise
+            return Shown(False, f"it was not shown: {gone}")
+
+    def _show(self, array: Any, copy: bool | None, wait: bool) -> Shown:
         self._leave_frame()
         source = self._read(array)
         if array is not source:  # those of `wavefield.show` have their limits
             source.pitch(self._welcome.layout)
             self._fit_colours(source.array)
+        if not wait:
+            source.pitch(self._welcome.layout)
+            if copy is False:
+                raise ValueError("wait=False copies the array: leave out copy=False")
+            copy = True
+            if not self._ring.is_free(self._next, self._shown_before):
+                return self._show_later(source)
         place = "copy=True asks for it" if copy else self._place(source)
         if isinstance(place, str):
             if copy is False:
@@ -385,6 +442,33 @@ class Field:
         if choice.words:
             _say_once(choice.words, "limits")
 
+    def _show_later(self, source: _source.Source) -> Shown:
+        """Keep a copy of an array until the renderer is free, or until another is shown."""
+        later = self._read(_libraries.copied(source.array if source.on_device else source.held))
+        with self._turn:
+            self._later = later
+            if not self._waiting:
+                self._waiting = True
+                threading.Thread(target=self._show_when_free, daemon=True).start()
+        return self._say_copied("wait=False, and the renderer is busy: it is shown later", False)
+
+    def _show_when_free(self) -> None:
+        while True:
+            with self._turn:
+                # An error comes with the next call. While a graph is captured, nothing can be shown.
+                with contextlib.suppress(WavefieldError):
+                    Field._show_kept(self, at_once=True)
+                self._waiting = self._later is not None and not self._connection.gone
+                if not self._waiting:
+                    return
+            time.sleep(0.01)
+
+    def _show_kept(self, at_once: bool = False) -> None:
+        """Show the array that waits, if there is one. `at_once`: only if that needs no wait."""
+        with self._turn:
+            if self._later is not None and not (at_once and not self._ring.is_free(self._next, self._shown_before)):
+                self._show(self._later, True, True)
+
     def _read(self, array: Any) -> _source.Source:
         """Return where an array lies."""
         return _source.of(array, self._context, None if self._context is None else self._ring.stream())
@@ -428,6 +512,7 @@ class Field:
 
         Waits until frame `after` is drawn; by default the last one that was handed over.
         """
+        self._show_kept()
         self._check_open()
         if after is None and self._next > 0:
             after = self._next - 1
@@ -441,13 +526,36 @@ class Field:
         self._screen = (picture.shape[1], picture.shape[0])
         return picture
 
-    def picture(self, *kinds: str) -> Any:
+    @overload
+    def picture(self, kind: PictureKind = ..., /) -> Picture: ...
+
+    @overload
+    def picture(self, first: PictureKind, second: PictureKind, /, *more: PictureKind) -> tuple[Picture, ...]: ...
+
+    def picture(self, *kinds: PictureKind) -> Picture | tuple[Picture, ...]:
         """Return what is on screen as a `Picture`, without a copy to the CPU; see `render`."""
         return self.render(*kinds)
 
+    @overload
     def render(
-        self, *kinds: str, camera: Camera | None = None, cameras: Any = None, size: tuple[int, int] | None = None
-    ) -> Any:
+        self, kind: PictureKind = ..., /, *, camera: Camera | None = ..., cameras: Any = ..., size: Size = ...
+    ) -> Picture: ...
+
+    @overload
+    def render(
+        self,
+        first: PictureKind,
+        second: PictureKind,
+        /,
+        *more: PictureKind,
+        camera: Camera | None = ...,
+        cameras: Any = ...,
+        size: Size = ...,
+    ) -> tuple[Picture, ...]: ...
+
+    def render(
+        self, *kinds: PictureKind, camera: Camera | None = None, cameras: Any = None, size: Size = None
+    ) -> Picture | tuple[Picture, ...]:
         """Return the field as `camera` sees it: one `Picture`, or with several `kinds` a tuple, all of one frame.
 
         The kinds are "color" (the default), "depth", "normal" and "index". `cameras`, a list of cameras or an array
@@ -459,16 +567,19 @@ class Field:
         the picture, only for memory: at the first calls of a kind and size, and while all 8 places of them are in use
         on the GPU. If you hold 8 of a kind and size, it raises `PicturesInUse`.
         """
+        self._show_kept()
         self._check_open()
         self._ring.refuse_capture()
         if self._next == 0:
             raise WavefieldError("there is nothing to see yet: hand a frame over first")
         if camera is not None and cameras is not None:
             raise ValueError("give camera or cameras, not both")
-        views = [camera._row()] if camera is not None else None if cameras is None else _render.rows(cameras)
+        views = None if cameras is None else _render.rows(cameras)
+        if camera is not None:
+            views = [_status.camera_of(camera)._row()]
         if size is None and self._screen is None and 0 in self.status().picture:
             self.snapshot()  # nothing is drawn yet, and this waits for that
-        size = size or self._screen or (0, 0)
+        size = self._screen or (0, 0) if size is None else size
         pictures = self._pictures.render(kinds or ("color",), views, cameras is None, size, self._next - 1)
         self._pictured = True
         return pictures if len(kinds) > 1 else pictures[0]
@@ -500,7 +611,7 @@ class Field:
     def camera(self, camera: Camera) -> None:
         self._check_open()
         message, files = self._connection.request(
-            {"type": "set", "parameters": {}, "camera": camera._message()}, "parameters"
+            {"type": "set", "parameters": {}, "camera": _status.camera_of(camera)._message()}, "parameters"
         )
         close_all(files)
         self._told(message)
@@ -552,6 +663,8 @@ class Field:
         """Check that the field is open, and give up a frame that a loop has left behind."""
         self._check_open()
         self._ring.refuse_capture(self._pending)
+        with self._turn:
+            self._later = None
         if self._pending is not None:
             self._give_up(self._pending)
 
@@ -578,7 +691,8 @@ class Field:
         """
         if self._closed:
             return
-        self._closed = True
+        with self._turn:
+            self._closed, self._later = True, None
         try:
             if self._pending is not None:
                 self._give_up(self._pending)

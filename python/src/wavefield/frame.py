@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 from . import _source
@@ -102,6 +103,17 @@ class Frame(Array):
             source = _source.of(array, None, None)
             source.pitch(self._layout)
             np.copyto(np.asarray(self), np.asarray(source.held).reshape(self.shape))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write the frame: all of it from an array of the field's shape; in host memory also parts."""
+        if (
+            isinstance(self._memory, DeviceMemory)
+            and isinstance(key, slice | EllipsisType)
+            and key in (slice(None), ...)
+        ):
+            self.copy_from(value)
+        else:
+            super().__setitem__(key, value)
 
     def _end(self, how: str) -> None:
         self._over = how

@@ -8,7 +8,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from . import _libraries, _picture
-from .errors import WavefieldError
+from .errors import WavefieldError, brief
+from .field import Field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ._status import Camera
-    from .field import Field
     from .frame import Frame
 
 # As in tool/window/src/controls.rs and tool/draw/src/view.rs: pixels of the wheel, and where an image just fits.
@@ -34,6 +34,8 @@ class Widget(_libraries.need("jupyter_rfb", "wavefield.Widget").RemoteFrameBuffe
 
     def __init__(self, field: Field, write: Callable[[Frame], object] | None = None, **options: Any) -> None:
         super().__init__(**{"css_width": "640px", "resizable": False, "cursor": "grab", **options})
+        if not isinstance(field, Field):
+            raise TypeError(f"Widget shows a field, such as Widget(wavefield.show(x)), not {brief(field)}")
         # What `show` returned has the pictures of one array, and a widget shows those after it, too.
         self._field: Field = getattr(field, "_field", field)
         self._first, self.write = field.camera, write

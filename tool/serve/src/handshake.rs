@@ -121,6 +121,7 @@ fn prepare(
         vulkan: memory.for_vulkan(),
         frame_seconds: FRAME_SECONDS,
         parameters,
+        window: setup.window,
     };
     let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
     let sent = connection.send(&FromServer::Welcome(Box::new(welcome)), &descriptors);

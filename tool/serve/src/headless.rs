@@ -29,7 +29,7 @@ pub fn serve_headless(config: &Config, options: &ServeOptions, stop: &Stop) -> R
     let flights = FLIGHTS.max(config.ring.unwrap_or_default().depth());
     let mut run = Headless::make(&choice, config, interop, inline, flights)?;
     run.engine().set_stop(stop);
-    let mut hook = ServeHook::new(acceptor, choice, config, options);
+    let mut hook = ServeHook::new(acceptor, choice, config, options, false);
     let (mut times, mut failures) = (FrameTimes::default(), Failures::default());
     failures.catch(draw(&mut run, &mut hook, config, stop, &mut times));
     let summary = run.engine().summary(times, 0, &mut failures);
@@ -54,7 +54,7 @@ pub fn serve_windowed(
     run(FrameHookDesc {
         make: Box::new(|choice| {
             let config = config.suited_to(choice.adapter.info().kind, true);
-            Ok(Box::new(ServeHook::new(acceptor, choice, &config, options)))
+            Ok(Box::new(ServeHook::new(acceptor, choice, &config, options, true)))
         }),
         flights: FLIGHTS.max(config.ring.unwrap_or_default().depth()),
     })

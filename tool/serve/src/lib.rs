@@ -85,6 +85,8 @@ struct ServeSetup {
     choice: Choice,
     config: Config,
     options: ServeOptions,
+    /// Whether people see the field, in a window or a browser.
+    window: bool,
 }
 
 fn listen(config: &Config, options: &ServeOptions, stop: &Stop) -> Result<Acceptor> {

@@ -178,6 +178,7 @@ pub struct Welcome {
     pub vulkan: Option<VulkanMemory>,
     pub frame_seconds: f64,
     pub parameters: ClientParameters,
+    pub window: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -47,10 +47,16 @@ pub(crate) struct ServeHook {
 }
 
 impl ServeHook {
-    pub(crate) fn new(acceptor: Acceptor, choice: Choice, config: &Config, options: &ServeOptions) -> Self {
+    pub(crate) fn new(
+        acceptor: Acceptor,
+        choice: Choice,
+        config: &Config,
+        options: &ServeOptions,
+        window: bool,
+    ) -> Self {
         note!("note: listening on {}", options.socket.display());
         wavefield_gpu::threads::sleep_exactly();
-        let setup = ServeSetup { choice, config: config.clone(), options: options.clone() };
+        let setup = ServeSetup { choice, config: config.clone(), options: options.clone(), window };
         Self {
             acceptor,
             setup,

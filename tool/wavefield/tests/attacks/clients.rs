@@ -302,7 +302,10 @@ fn unsealed(listener: &Listener) {
             field: Parameters::new(&Config::default()),
             limits: [0.0, 1.0],
             size: 3.0,
+            fit: wavefield_draw::Fit::default(),
+            units: [0.0, 1.0],
         },
+        window: false,
     }));
     connection.send(&welcome, &[file.as_fd()]).unwrap();
     connection.receive_within(PATIENCE);
