@@ -140,7 +140,8 @@ class Session:
     def on_hello(self, message: dict[str, Any], _files: list[int]) -> None:
         self.renderer.camera = dict(USUAL_CAMERA)
         bytes_ = message.get("array", {}).get("dtype") == "|u1"
-        self.renderer.parameters.update(limits=[0.0, 255.0 if bytes_ else 1.0], size=3.0)
+        fit = {"center": [0.0, 0.0, 0.0], "radius": 1.0}
+        self.renderer.parameters.update(limits=[0.0, 255.0 if bytes_ else 1.0], size=3.0, fit=fit)
         self.renderer.parameters.pop("units", None)
         text, files = self.welcome(message)
         self.send(text, files)

@@ -68,7 +68,8 @@ def test_an_interactive_session_is_told_at_once(
 
 
 def limits_set(renderer: FakeRenderer) -> list[Any]:
-    return [message["parameters"].get("limits") for message in renderer.received if message["type"] == "set"]
+    sets = [message["parameters"] for message in renderer.received if message["type"] == "set"]
+    return [values.get("limits") for values in sets if values.keys() - {"fit"}]
 
 
 def test_limits_are_the_first_array_s_and_stay(started: list[Started], renderer: FakeRenderer) -> None:

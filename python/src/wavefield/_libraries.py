@@ -8,7 +8,7 @@ import math
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from . import _dlpack, _limits
+from . import _dlpack, _fit, _limits
 from ._layout import dtype_name, native_name
 from .errors import ArrayMismatch, LibraryMissing, WavefieldError
 
@@ -82,17 +82,20 @@ def cast(array: Any, now: str, dtype: str) -> Any:
     raise ArrayMismatch(f"{type(array).__module__} cannot convert the array from {now}: create it as {dtype}")
 
 
-def scaled(array: Any, layout: Layout, dtype: str, units: _limits.Pair) -> Any:
+def scaled(array: Any, layout: Layout, dtype: str, units: _limits.Pair, fit: _fit.Fit) -> Any:
     """Return the array as 32-bit floats in these units, computed in its own precision, on its device."""
     if layout.kind in ("image", "surface"):
         return _scaled(array, dtype, units)
     # Only the fourth numbers are values. The others are places.
-    values = _scaled(array[..., 3], dtype, units)
+    columns = enumerate([*fit.units, units][: layout.shape[-1]])
+    values = {column: _scaled(array[..., column], dtype, units) for column, units in columns if units != _limits.PLAIN}
     with refusing(array, "cannot be scaled"):
         array = cast(array, dtype, "float32") if dtype != "float32" else array + 0
-        if hasattr(array, "at"):  # JAX's arrays cannot be written
-            return array.at[..., 3].set(values)
-        array[..., 3] = values
+        for column, numbers in values.items():
+            if hasattr(array, "at"):  # JAX's arrays cannot be written
+                array = array.at[..., column].set(numbers)
+            else:
+                array[..., column] = numbers
     return array
 
 
@@ -196,17 +199,9 @@ def limits_of(last: _limits.Choice, array: Any, layout: Layout, dtype: str, wish
             return 0, int(np.iinfo(dtype).max) if _limits.is_whole(dtype) else 1
         if layout.kind == "mesh" and not follows:
             return 0.0, 1.0
-        values = array._library_array() if hasattr(array, "_library_array") else array
-        if not hasattr(values, "min"):  # such as Numba's, which are read on the CPU
-            if not needed:
-                return None
-            known = hasattr(values, "copy_to_host") or hasattr(values, "__array__")
-            if hasattr(values, "_library_array") or not known:
-                raise ArrayMismatch(
-                    "the span of this array in CUDA memory is unknown: give limits=(low, high), or show what a library "
-                    "makes of it, such as torch.from_dlpack(x)"
-                )
-            values = on_the_host(values)
+        values = _readable(array, needed)
+        if values is None:
+            return None
         column = {"mesh": 3, "points": 3 if layout.shape[-1] == 4 else 1}.get(layout.kind)
         return extent(_computable(values if column is None else values[..., column], dtype))
 
@@ -215,13 +210,74 @@ def limits_of(last: _limits.Choice, array: Any, layout: Layout, dtype: str, wish
     return _limits.choose(last, (layout.kind, shape, dtype), wish, span)
 
 
-def units_of(choice: _limits.Choice, layout: Layout, dtype: str, given: str) -> _limits.Pair:
+def _readable(array: Any, needed: bool) -> Any:
+    """Return the array, or what a library makes of it, to compute with; None if not `needed`, and it takes long."""
+    values = array._library_array() if hasattr(array, "_library_array") else array
+    if hasattr(values, "min"):
+        return values
+    if not needed:  # such as Numba's, which are read on the CPU
+        return None
+    known = hasattr(values, "copy_to_host") or hasattr(values, "__array__")
+    if hasattr(values, "_library_array") or not known:
+        raise ArrayMismatch(
+            "the span of this array in CUDA memory is unknown: give limits=(low, high), or show what a library makes "
+            "of it, such as torch.from_dlpack(x)"
+        )
+    return on_the_host(values)
+
+
+def fit_of(last: _fit.Fit, array: Any, layout: Layout, dtype: str, wish: Any) -> _fit.Fit:
+    """Return the fit for an array of this type, drawn with this layout, after `last`."""
+    if layout.kind not in ("points", "mesh"):
+        return _fit.Fit(fresh=wish == "fit")
+
+    def box(needed: bool) -> _fit.Box | None:
+        with contextlib.suppress(ArrayMismatch):
+            values = _readable(array, needed)
+            return None if values is None else _box(_computable(values, dtype))
+        return None
+
+    shape = layout.shape[1:] if layout.kind == "points" else layout.shape
+    return _fit.choose(last, (layout.kind, shape, dtype), wish, box)
+
+
+def _box(array: Any) -> _fit.Box | None:
+    """Return the smallest and the largest x, y and z of the finite places, on the array's device."""
+    import numpy as np
+
+    def corners(rows: Any) -> list[list[Any]]:
+        found = []
+        for name in ("min", "max"):
+            least = rows
+            while len(least.shape) > 1:  # PyTorch's `min` also returns places
+                least = getattr(least, f"a{name}", getattr(least, name))(0)
+            found.append(least[:3].tolist())
+        return found
+
+    with refusing(array, "does not say its range"), np.errstate(all="ignore"):
+        count = array.shape[0]
+        # Libraries are slow at few columns of many rows. So reduce parts of the rows, side by side, and then these.
+        fold = next((side for side in range(math.isqrt(count), 31, -1) if count % side == 0), 0)
+        folded = array.reshape(fold, -1, array.shape[1]) if fold and len(array.shape) == 2 else array
+        low, high = corners(folded)
+        if not all(map(math.isfinite, (*low, *high))):
+            places = array.reshape(-1, array.shape[-1])[:, :3]
+            places = places[((places - places) == 0).all(1)]
+            if not places.shape[0]:
+                return None
+            low, high = corners(places)
+    return (low[0], low[1], low[2]), (high[0], high[1], high[2])
+
+
+def units_of(choice: _limits.Choice, fit: _fit.Fit, layout: Layout, dtype: str, given: str) -> _limits.Pair:
     """Return the units to draw an array of this type in. `given`: its type before a mask was filled."""
     import numpy as np
 
-    # The fourth number of points has units of its own. Without it, the value is y, a place.
-    if layout.dtype != "float32" or (layout.kind == "points" and layout.shape[-1] == 3):
+    if layout.dtype != "float32":
         return _limits.PLAIN
+    # The fourth number of points has units of its own. Without it, the value is y, a place.
+    if layout.kind == "points" and layout.shape[-1] == 3:
+        return fit.units[1]
     if layout.colours:  # also alpha, which limits do not reach
         return (0.0, float(np.iinfo(given).max)) if _limits.is_whole(given) else _limits.PLAIN
     return _limits.units(choice.limits, dtype)

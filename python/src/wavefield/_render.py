@@ -270,8 +270,8 @@ class Pictures:
             picture._field_closed()
 
 
-def rows(cameras: Any) -> list[list[float]]:
-    """Return the cameras of a message, from cameras or an array of (n, 6) numbers."""
+def rows(cameras: Any, to_drawn: Callable[[Camera], Camera]) -> list[list[float]]:
+    """Return the cameras of a message, from cameras or an array of (n, 6) numbers, in the user's units."""
     import numpy as np
 
     if isinstance(cameras, list | tuple):
@@ -287,6 +287,7 @@ def rows(cameras: Any) -> list[list[float]]:
         )
     if not np.isfinite(numbers).all():
         raise ValueError("a camera has a number that is not finite")
+    numbers = np.array([to_drawn(Camera(a, e, d, (x, y, z)))._row() for a, e, d, x, y, z in numbers.tolist()])
     # The renderer uses 32-bit floats, so six digits after the point are nearly all.
     found: list[list[float]] = (numbers if len(numbers) <= EXACT_VIEWS else numbers.round(6)).tolist()
     return found

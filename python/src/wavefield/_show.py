@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
-from . import _cuda, _libraries, _limits, _open
+from . import _cuda, _fit, _libraries, _limits, _open
 from ._array import rows_are_contiguous
 from ._launch import BROWSER, NO_WINDOW, Renderer, gpu_arguments
 from ._layout import Layout, dtype_name, dtypes_of, kind_of, native_name, other_reading
 from ._rings import CudaRing
 from ._say import say
 from ._source import Source
+from ._status import camera_of
 from .errors import (
     CudaError,
     DeviceMismatch,
@@ -88,13 +89,14 @@ class Showing(Field):
 
 @dataclass
 class _Prepared:
-    """An array that can be drawn, its layout, how it was converted, and the limits and units that it is drawn with."""
+    """An array that can be drawn, its layout, how it was converted, and what it is drawn with."""
 
     source: Source
     layout: Layout
     converted: str
     choice: _limits.Choice
     units: _limits.Pair
+    fit: _fit.Fit
 
 
 class _Shower:
@@ -109,10 +111,11 @@ class _Shower:
         self.memory: str = "auto"
         self.layout: Layout | None = None
         """The layout of the connection, or of the last one."""
-        # The camera, the size of points and the limits of the last connection, for the next one.
+        # The camera in the renderer's units, the size of points, limits and fit of the last connection, for the next.
         self.camera: Camera | None = None
         self.size: float | None = None
         self.choice = _limits.Choice()
+        self.fit = _fit.Fit()
         self.showing: Showing | None = None
         # The name and the UUID of the renderer's device.
         self.device = ("", "")
@@ -170,7 +173,8 @@ class _Shower:
             if (layout, memory, title) == (self.layout, self.memory, self.title):
                 return
             # The renderer stays. Each connection starts with the default camera.
-            self.camera, self.choice = self.field.camera, self.limits
+            self.choice, self.fit = self.limits, self.field._fit
+            self.camera = self.fit.to_drawn(self.field.camera)
             self.size = self.field.parameters.get("size")
             self.drop()
         self.field = self._connect(layout, memory, title)
@@ -178,7 +182,7 @@ class _Shower:
             _say_once(NO_WINDOW)
         self.device = (self.field.device_name, self.field.device_uuid)
         if self.camera is not None and self.layout is not None and self.layout.kind == layout.kind:
-            self.field.camera = self.camera
+            self.field._set_camera(self.camera)
         if self.size not in (None, self.field.parameters.get("size")):
             self.field.parameters["size"] = self.size
         self.layout, self.memory, self.title = layout, memory, title
@@ -248,7 +252,7 @@ def show(
     limits: tuple[float | None, float | None] | Literal["auto"] | None = None,
     colormap: Colormap | None = None,
     size: float | None = None,
-    camera: Camera | None = None,
+    camera: Camera | Literal["fit"] | None = None,
     title: str | None = None,
     memory: Literal["auto", "cuda", "host"] = "auto",
     window: bool | None = None,
@@ -268,7 +272,8 @@ def show(
     type's largest number for whole ones). A new kind, shape or type sets them anew, and so does an array whose range is
     10 times away, unless a call, `field.parameters` or the window chose them.
     `colormap`, `size` (of points, in pixels): as in `field.parameters`.
-    `camera`: as in `field.camera`. The camera stays until the kind changes.
+    `camera`: as in `field.camera`. By default it shows all finite points, or all of a mesh, from above. It stays until
+    the limits would change, or the array leaves the view; "fit" fits it to this array.
     `title`: the window's title; by default the program's name.
     `memory`: "cuda" draws arrays on the GPU in place, or copies them once on the GPU. "host" goes through the CPU's
     memory. "auto" is CUDA if available, otherwise "host". `field.memory` says which.
@@ -282,9 +287,9 @@ def show(
     is closed. Without a window, a notebook shows the field as a picture, and `field.save("picture.png")` writes it.
     """
     global _shower
-    _check(title, colormap, size)
+    _check(title, colormap, size, camera)
     stays = _shower is not None and _shower.usable and window in (None, _shower.window)
-    prepared = _prepare(array, kind, limits, _shower if stays else None)
+    prepared = _prepare(array, kind, limits, camera, _shower if stays else None)
     source, layout = prepared.source, prepared.layout
     uuid = None if device is None else _cuda.uuid_of(device)
     if _shower is not None and not stays:
@@ -314,8 +319,7 @@ def show(
             changes = {name: value for name, value in wanted.items() if value not in (None, parameters.get(name))}
             if changes:
                 parameters.update(**changes)
-            if camera is not None:
-                field.camera = camera
+            field._apply_fit(prepared.fit, camera)
             if prepared.choice.words:
                 _say_once(prepared.choice.words, "limits")
             _draw(shower, field, source, prepared.converted, wait)
@@ -365,7 +369,9 @@ def _draw(shower: _Shower, field: Field, source: Source, converted: str, wait: b
         field._say_copied(words, source.on_device)
 
 
-def _prepare(array: Any, kind: str | None, limits: Any = None, shower: _Shower | None = None) -> _Prepared:
+def _prepare(
+    array: Any, kind: str | None, limits: Any = None, camera: Any = None, shower: _Shower | None = None
+) -> _Prepared:
     """Convert an array to one that can be drawn, after what `shower` shows."""
     wish = _limits.wish(limits)
     ring = None if shower is None or shower.field is None else shower.field._ring
@@ -388,16 +394,18 @@ def _prepare(array: Any, kind: str | None, limits: Any = None, shower: _Shower |
     given = native if source.mask_of is None else native_name(dtype_name(source.mask_of))
     last = _limits.Choice() if shower is None else shower.limits
     choice = _libraries.limits_of(last, source.array, layout, given, wish)
-    units = _libraries.units_of(choice, layout, native, given)
+    last_fit = _fit.Fit() if shower is None else shower.fit if shower.field is None else shower.field._fit
+    fit = _libraries.fit_of(last_fit, source.array, layout, native, camera)
+    units = _libraries.units_of(choice, fit, layout, native, given)
     if layout.colours and wish is None and not choice.given:
         _check_colours(source.array, given, choice)
-    if units != _limits.PLAIN:
-        source = Source(_libraries.scaled(source.array, layout, native, units))
+    if units == _limits.PLAIN and not choice.given:
+        choice = replace(choice, limits=_limits.plain(choice.limits))
+    if units != _limits.PLAIN or fit.moves:
+        source = Source(_libraries.scaled(source.array, layout, native, units, fit))
         converted = f"it is {dtype} and was scaled to {target}"
-    else:
-        choice = replace(choice, limits=choice.limits if choice.given else _limits.plain(choice.limits))
-        if target != dtype and _limits.is_wide(native):
-            source = Source(_libraries.cast(source.array, dtype, target))
+    elif target != dtype and _limits.is_wide(native):
+        source = Source(_libraries.cast(source.array, dtype, target))
     if source.mask_of is not None and given != dtype:
         converted = f"it has a mask, and was converted from {given}"
     source.read(*where)
@@ -406,7 +414,7 @@ def _prepare(array: Any, kind: str | None, limits: Any = None, shower: _Shower |
     if not rows_are_contiguous(layout, shape, strides):
         source = Source(_libraries.packed(source.array if source.on_device else source.held)).read(*where)
         converted = converted or "it was not contiguous and was copied; create it contiguous"
-    return _Prepared(source, layout, converted, choice, units)
+    return _Prepared(source, layout, converted, choice, units, fit)
 
 
 def _check_colours(array: Any, dtype: str, choice: _limits.Choice) -> None:
@@ -503,10 +511,12 @@ def _before_the_end() -> None:
         pass
 
 
-def _check(title: object, colormap: object, size: object) -> None:
+def _check(title: object, colormap: object, size: object, camera: object) -> None:
     """Refuse arguments of a wrong type before anything changes."""
     for name, value in (("title", title), ("colormap", colormap)):
         if not isinstance(value, str | None):
             raise TypeError(f"{name} must be text, not {brief(value)}")
     if not isinstance(size, Real | None):
         raise TypeError(f"size must be one number, the width of all points in pixels, not {brief(size)}")
+    if camera is not None and not (isinstance(camera, str) and camera == "fit"):
+        camera_of(camera)._message()

@@ -21,7 +21,9 @@ _PER_PIXEL, _STEEPEST, _NEAREST, _MOST_DISTANT, _TARGET_FARTHEST, _FIELD_OF_VIEW
 
 @dataclass(frozen=True)
 class Camera:
-    """Where the camera is. The field is 2 wide and lies around (0, 0, 0), with y up.
+    """Where the camera is, in the units of the points or the mesh. x is right, y up, z towards the viewer.
+
+    A surface, or a frame of a mesh, is 2 wide and lies around (0, 0, 0).
 
     An image has no angles: its zoom is the initial distance divided by `distance`, and x and y of the target are in
     units of half the image's longer side.

@@ -11,7 +11,7 @@ import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
-from . import _cuda, _libraries, _limits, _open, _picture, _protocol, _render, _source, _status, _streams
+from . import _cuda, _fit, _libraries, _limits, _open, _picture, _protocol, _render, _source, _status, _streams
 from ._allocations import Allocation, Allocations
 from ._array import Array
 from ._connection import Connection, close_all
@@ -85,6 +85,8 @@ class Field:
         # Whether the last frame lies in an array outside the ring.
         self._shown_before = False
         self._shown: Shown | None = None
+        # The sphere that the camera sees. Its fields are in the units of the user.
+        self._fit = _fit.Fit()
         # Whether a picture was taken.
         self._pictured = False
         # Whether the program asks if the field is closed: then a closed window is no error.
@@ -310,7 +312,7 @@ class Field:
         self._check_whole()
         self._ring.refuse_capture(frame)
         # Later frames have the limits of the first: to look at each would wait for the GPU.
-        unknown = self.parameters._choice.sort is None or self.parameters._units != _limits.PLAIN
+        unknown = self.parameters._choice.sort is None or self.parameters._units != _limits.PLAIN or self._fit.moves
         if unknown and shown is None and not frame._fitted:
             self._fit_colours(frame)
         self._handing_over = frame.index
@@ -422,7 +424,7 @@ class Field:
         return self._shown
 
     def _fit_colours(self, array: Any) -> None:
-        """Choose the limits for an array that is drawn as it is, as `wavefield.show` does."""
+        """Choose limits and fit for an array that is drawn as it is, as `wavefield.show` does."""
         from ._show import _say_once
 
         self._connection.pump()  # the user may have changed them in the window
@@ -441,6 +443,32 @@ class Field:
         parameters._apply(choice, _limits.PLAIN)
         if choice.words:
             _say_once(choice.words, "limits")
+        # Frames of a mesh are what `Array` says they are.
+        if layout.kind != "mesh" or not isinstance(array, Frame) or self._fit.moves:
+            self._apply_fit(_libraries.fit_of(self._fit, array, layout, layout.dtype, None), None)
+
+    def _apply_fit(self, fit: _fit.Fit, wish: Camera | str | None) -> None:
+        """Draw with this fit, and move the camera to `wish`, or to a new fit."""
+        from ._show import _say_once
+
+        values = {}
+        if self.kind in ("points", "mesh"):
+            if self.parameters._fit is None:  # a renderer without fits
+                fit = replace(_fit.Fit(fit.sort), given=fit.given, fresh=fit.fresh)
+            elif self.parameters._fit != fit.message():
+                values["fit"] = fit.message()
+        camera = fit.to_drawn(wish) if isinstance(wish, _status.Camera) else None
+        if camera is None and fit.fresh:
+            camera = _fit.CAMERA
+            if fit.words:  # another was fitted before, and the user may have turned it
+                camera = replace(self.status().camera, distance=camera.distance, target=camera.target)
+            elif self.kind in ("image", "surface"):
+                camera = _status.Camera(0, 0, 3.3) if self.kind == "image" else replace(camera, target=(0, -0.2, 0))
+        if camera is not None or values:
+            self._set_camera(camera, values)
+        self._fit = fit
+        if fit.words:
+            _say_once(fit.words, "fit")
 
     def _show_later(self, source: _source.Source) -> Shown:
         """Keep a copy of an array until the renderer is free, or until another is shown."""
@@ -574,9 +602,9 @@ class Field:
             raise WavefieldError("there is nothing to see yet: hand a frame over first")
         if camera is not None and cameras is not None:
             raise ValueError("give camera or cameras, not both")
-        views = None if cameras is None else _render.rows(cameras)
+        views = None if cameras is None else _render.rows(cameras, self._fit.to_drawn)
         if camera is not None:
-            views = [_status.camera_of(camera)._row()]
+            views = [self._fit.to_drawn(_status.camera_of(camera))._row()]
         if size is None and self._screen is None and 0 in self.status().picture:
             self.snapshot()  # nothing is drawn yet, and this waits for that
         size = self._screen or (0, 0) if size is None else size
@@ -599,6 +627,7 @@ class Field:
         state, files = self._connection.request({"type": "status"}, "state")
         close_all(files)
         status = _status.status(state)
+        status = replace(status, camera=self._fit.to_true(status.camera))
         self._screen = None if 0 in status.picture else status.picture
         return status
 
@@ -609,16 +638,16 @@ class Field:
 
     @camera.setter
     def camera(self, camera: Camera) -> None:
-        self._check_open()
-        message, files = self._connection.request(
-            {"type": "set", "parameters": {}, "camera": _status.camera_of(camera)._message()}, "parameters"
-        )
-        close_all(files)
-        self._told(message)
+        self._set_camera(self._fit.to_drawn(_status.camera_of(camera)))
+        self._fit = replace(self._fit, given=True)
 
-    def _set_parameters(self, values: dict[str, Any]) -> None:
+    def _set_camera(self, camera: Camera | None, values: dict[str, Any] | None = None) -> None:
+        """Set the camera, in the renderer's units, and parameters."""
+        self._set_parameters(values or {}, {} if camera is None else {"camera": camera._message()})
+
+    def _set_parameters(self, values: dict[str, Any], more: dict[str, Any] | None = None) -> None:
         self._check_open()
-        message, files = self._connection.request({"type": "set", "parameters": values}, "parameters")
+        message, files = self._connection.request({"type": "set", "parameters": values, **(more or {})}, "parameters")
         close_all(files)
         self._told(message)
 

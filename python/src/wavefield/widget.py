@@ -38,7 +38,7 @@ class Widget(_libraries.need("jupyter_rfb", "wavefield.Widget").RemoteFrameBuffe
             raise TypeError(f"Widget shows a field, such as Widget(wavefield.show(x)), not {brief(field)}")
         # What `show` returned has the pictures of one array, and a widget shows those after it, too.
         self._field: Field = getattr(field, "_field", field)
-        self._first, self.write = field.camera, write
+        self._first, self.write = field._fit.to_drawn(field.camera), write
         # Events may come in another thread than this loop's, and only one may use a field. So an event notes a move of
         # the camera, and the next frame makes the moves.
         self._moves: deque[Callable[[Camera], Camera]] = deque()
@@ -71,10 +71,11 @@ class Widget(_libraries.need("jupyter_rfb", "wavefield.Widget").RemoteFrameBuffe
 
     def _next(self) -> NDArray[np.uint8]:
         if self._moves:
-            camera = self._field.camera
+            fit = self._field._fit
+            camera = fit.to_drawn(self._field.camera)
             while self._moves:
                 camera = self._moves.popleft()(camera)
-            self._field.camera = camera
+            self._field.camera = fit.to_true(camera)
         if self.write is not None:
             with self._field.frame() as frame:
                 self.write(frame)
