@@ -245,28 +245,23 @@ def _box(array: Any) -> _fit.Box | None:
     """Return the smallest and the largest x, y and z of the finite places, on the array's device."""
     import numpy as np
 
-    def corners(rows: Any) -> list[list[Any]]:
-        found = []
-        for name in ("min", "max"):
-            least = rows
-            while len(least.shape) > 1:  # PyTorch's `min` also returns places
-                least = getattr(least, f"a{name}", getattr(least, name))(0)
-            found.append(least[:3].tolist())
-        return found
+    def corner(rows: Any, name: str) -> _fit.Triple:
+        while len(rows.shape) > 1:  # PyTorch's `min` also returns indices
+            rows = getattr(rows, f"a{name}", getattr(rows, name))(0)
+        x, y, z = rows[:3].tolist()
+        return x, y, z
 
     with refusing(array, "does not say its range"), np.errstate(all="ignore"):
         count = array.shape[0]
         # Libraries are slow at few columns of many rows. So reduce parts of the rows, side by side, and then these.
         fold = next((side for side in range(math.isqrt(count), 31, -1) if count % side == 0), 0)
         folded = array.reshape(fold, -1, array.shape[1]) if fold and len(array.shape) == 2 else array
-        low, high = corners(folded)
-        if not all(map(math.isfinite, (*low, *high))):
+        box = corner(folded, "min"), corner(folded, "max")
+        if not all(map(math.isfinite, (*box[0], *box[1]))):
             places = array.reshape(-1, array.shape[-1])[:, :3]
             places = places[((places - places) == 0).all(1)]
-            if not places.shape[0]:
-                return None
-            low, high = corners(places)
-    return (low[0], low[1], low[2]), (high[0], high[1], high[2])
+            return (corner(places, "min"), corner(places, "max")) if places.shape[0] else None
+    return box
 
 
 def units_of(choice: _limits.Choice, fit: _fit.Fit, layout: Layout, dtype: str, given: str) -> _limits.Pair:

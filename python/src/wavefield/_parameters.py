@@ -84,7 +84,8 @@ class Parameters(Mapping[str, Any]):
 
     def _set(self, values: dict[str, Any]) -> None:
         values = _shown(values)
-        self._units, self._fit = values.pop("units", PLAIN), values.pop("fit", None)
+        self._units = values.pop("units", PLAIN)
+        values.pop("fit", None)  # the camera is in the user's units instead
         if "limits" in values:
             limits, units, drawn = self._asked
             # The renderer keeps 32-bit floats.

@@ -68,6 +68,12 @@ class Showing(Field):
         return f"<wavefield.show of {self._welcome.layout} on {self.device_name}, {state}>"
 
     @property
+    def closed(self) -> bool:
+        """Return whether the window, or the renderer, is closed, whatever it shows now."""
+        now = None if _shower is None else _shower.field
+        return now.closed if self._over and now is not None else super().closed
+
+    @property
     def shown(self) -> Shown | None:
         """Return how the array was shown."""
         return self._mine if self._over else self._shown
@@ -182,7 +188,7 @@ class _Shower:
             _say_once(NO_WINDOW)
         self.device = (self.field.device_name, self.field.device_uuid)
         if self.camera is not None and self.layout is not None and self.layout.kind == layout.kind:
-            self.field._set_camera(self.camera)
+            self.field._set_parameters({}, self.camera)
         if self.size not in (None, self.field.parameters.get("size")):
             self.field.parameters["size"] = self.size
         self.layout, self.memory, self.title = layout, memory, title
@@ -519,4 +525,4 @@ def _check(title: object, colormap: object, size: object, camera: object) -> Non
     if not isinstance(size, Real | None):
         raise TypeError(f"size must be one number, the width of all points in pixels, not {brief(size)}")
     if camera is not None and not (isinstance(camera, str) and camera == "fit"):
-        camera_of(camera)._message()
+        camera_of(camera)

@@ -451,21 +451,14 @@ class Field:
         """Draw with this fit, and move the camera to `wish`, or to a new fit."""
         from ._show import _say_once
 
-        values = {}
-        if self.kind in ("points", "mesh"):
-            if self.parameters._fit is None:  # a renderer without fits
-                fit = replace(_fit.Fit(fit.sort), given=fit.given, fresh=fit.fresh)
-            elif self.parameters._fit != fit.message():
-                values["fit"] = fit.message()
         camera = fit.to_drawn(wish) if isinstance(wish, _status.Camera) else None
         if camera is None and fit.fresh:
-            camera = _fit.CAMERA
+            camera = _fit.CAMERAS.get(self.kind, _fit.CAMERA)
             if fit.words:  # another was fitted before, and the user may have turned it
                 camera = replace(self.status().camera, distance=camera.distance, target=camera.target)
-            elif self.kind in ("image", "surface"):
-                camera = _status.Camera(0, 0, 3.3) if self.kind == "image" else replace(camera, target=(0, -0.2, 0))
-        if camera is not None or values:
-            self._set_camera(camera, values)
+        values = {"fit": fit.message()} if fit.message() != self._fit.message() else {}
+        if values or camera is not None:
+            self._set_parameters(values, camera)
         self._fit = fit
         if fit.words:
             _say_once(fit.words, "fit")
@@ -638,16 +631,14 @@ class Field:
 
     @camera.setter
     def camera(self, camera: Camera) -> None:
-        self._set_camera(self._fit.to_drawn(_status.camera_of(camera)))
+        self._set_parameters({}, self._fit.to_drawn(_status.camera_of(camera)))
         self._fit = replace(self._fit, given=True)
 
-    def _set_camera(self, camera: Camera | None, values: dict[str, Any] | None = None) -> None:
-        """Set the camera, in the renderer's units, and parameters."""
-        self._set_parameters(values or {}, {} if camera is None else {"camera": camera._message()})
-
-    def _set_parameters(self, values: dict[str, Any], more: dict[str, Any] | None = None) -> None:
+    def _set_parameters(self, values: dict[str, Any], camera: Camera | None = None) -> None:
+        """Set parameters, and the camera in the renderer's units."""
         self._check_open()
-        message, files = self._connection.request({"type": "set", "parameters": values, **(more or {})}, "parameters")
+        view = {} if camera is None else {"camera": camera._message()}
+        message, files = self._connection.request({"type": "set", "parameters": values, **view}, "parameters")
         close_all(files)
         self._told(message)
 
