@@ -73,7 +73,7 @@ class Fit:
         x, y, z = ((there - c) / self.radius for there, c in zip(camera.target, self.center, strict=True))
         distance, most = camera.distance / self.radius, 1 + 1e-6
         reached = distance * most >= _NEAREST and distance <= _MOST_DISTANT * most
-        if not (reached and math.hypot(x, y, z) <= _TARGET_FARTHEST * most):
+        if not (reached and math.hypot(x, y, z) <= _TARGET_FARTHEST + 1e-3):
             near, far, away = (f"{self.radius * limit:.4g}" for limit in (_NEAREST, _MOST_DISTANT, _TARGET_FARTHEST))
             raise Refused(
                 "failed",
