@@ -618,7 +618,7 @@ class Library:
         driver.streams |= {50: [], 51: []}
         self.stream = 50
         cuda = SimpleNamespace(get_current_stream=lambda _device: SimpleNamespace(ptr=self.stream))
-        monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+        monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda, from_dlpack=lambda array: array))
 
 
 def test_an_interface_consumer_on_another_stream_is_ordered(

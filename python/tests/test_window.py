@@ -307,14 +307,3 @@ def test_a_window_that_ends_while_a_file_is_made_leaves_the_old_file(
 def _no_thread_stays() -> Iterator[None]:
     yield
     until(lambda: threading.active_count() < 5)
-
-
-def test_a_loop_goes_on_with_arrays_of_other_shapes(started: list[Started], renderer: FakeRenderer) -> None:
-    field = wavefield.show(np.ones((3, 3), np.float32), memory="host")
-    for count in range(4, 7):
-        assert field.open
-        wavefield.show(np.ones((count, 3), np.float32), memory="host")
-    assert field.open
-    assert _show._shower is not None
-    _show._shower.close()
-    assert not field.open

@@ -68,12 +68,6 @@ class Showing(Field):
         return f"<wavefield.show of {self._welcome.layout} on {self.device_name}, {state}>"
 
     @property
-    def closed(self) -> bool:
-        """Return whether the window, or the renderer, is closed, whatever it shows now."""
-        now = None if _shower is None else _shower.field
-        return now.closed if self._over and now is not None else super().closed
-
-    @property
     def shown(self) -> Shown | None:
         """Return how the array was shown."""
         return self._mine if self._over else self._shown
