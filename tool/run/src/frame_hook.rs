@@ -45,6 +45,9 @@ pub trait FrameHook {
 
     fn shown_client(&self) -> Option<&str>;
 
+    /// Returns whether a client's frame is ready that was never drawn.
+    fn has_new(&self) -> bool;
+
     /// Returns whether a client's frame is shown and drawing it again would look the same.
     fn is_still(&self) -> bool;
 

@@ -72,7 +72,8 @@ fn draw(
     let mut last = Instant::now();
     while !stop.requested() && config.frames.is_none_or(|frames| run.engine().next_frame() < frames) {
         hook.wait(run.engine(), &mut parameters)?;
-        if !hook.is_ready() {
+        if !hook.is_ready() || hook.rests(run.engine()) {
+            last = Instant::now();
             continue;
         }
         if let Err(error) = run.frame_at(moment) {

@@ -142,9 +142,20 @@ impl ServeHook {
         }
     }
 
-    fn has_new(&self) -> bool {
-        let has_next = |client: &Client| client.shared.borrow().session.ledger.has_next();
-        self.has_ring() && self.client.as_ref().is_some_and(has_next)
+    /// Returns whether a renderer without a window has nothing to draw: nobody would see the same picture
+    /// once more, or the renderer's own.
+    pub(crate) fn rests(&self, engine: &Engine) -> bool {
+        let ServeSetup { config, window, .. } = &self.setup;
+        let counts_frames = config.frames.is_some() || config.verify;
+        !window && !counts_frames && engine.next_frame() > 0 && self.has_nothing_to_draw()
+    }
+
+    fn has_nothing_to_draw(&self) -> bool {
+        let waits = |client: &Client| client.busy || client.leaving.is_some();
+        self.is_ready()
+            && !self.client.as_ref().is_some_and(waits)
+            && !self.has_new()
+            && !self.wants_picture()
     }
 
     fn listen(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
@@ -246,7 +257,8 @@ impl FrameHook for ServeHook {
         self.look(engine, parameters).or_else(|error| self.rescue(engine, error))
     }
 
-    /// Checks for messages until there is something new to draw or a redraw is due.
+    /// Checks for messages until there is something new to draw or a redraw is due. Returns now and then while
+    /// the renderer rests, so that the caller can check whether a stop was requested.
     fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
         loop {
             self.before_frame(engine, parameters)?;
@@ -255,8 +267,13 @@ impl FrameHook for ServeHook {
                 std::thread::sleep(Duration::from_millis(2));
                 return Ok(());
             }
+            if self.rests(engine) {
+                self.report.watch.ignore_gap();
+                self.wait_for_news(NO_CLIENT);
+                return Ok(());
+            }
             let left = self.due().saturating_duration_since(Instant::now());
-            if left.is_zero() || self.has_new() {
+            if left.is_zero() || self.has_ring() && self.has_new() {
                 return Ok(());
             }
             self.wait_for_news(left);
@@ -288,13 +305,12 @@ impl FrameHook for ServeHook {
         self.has_ring().then_some(name)
     }
 
+    fn has_new(&self) -> bool {
+        self.client.as_ref().is_some_and(|client| client.shared.borrow().session.ledger.has_next())
+    }
+
     fn is_still(&self) -> bool {
-        let waits = |client: &Client| client.busy || client.leaving.is_some();
-        self.has_ring()
-            && self.is_ready()
-            && self.client.as_ref().is_some_and(|client| !waits(client))
-            && !self.has_new()
-            && !self.wants_picture()
+        self.has_ring() && self.client.is_some() && self.has_nothing_to_draw()
     }
 
     fn ignore_gap(&mut self) {

@@ -16,8 +16,8 @@ use wavefield_gpu::vulkan::{Flight, PresentMode, Queue, Swapchain};
 pub(crate) struct Desktop {
     // The swapchain is dropped before its window.
     swapchain: Swapchain,
-    pub(crate) window: Arc<Window>,
-    visibility: Visibility,
+    window: Arc<Window>,
+    pub(crate) visibility: Visibility,
     words: egui_winit::State,
     pointer: Pos2,
     /// Kept alive, because on X11 other programs request the copied text from this one.
@@ -34,6 +34,11 @@ impl Desktop {
             pointer: Pos2::ZERO,
             clipboard: None,
         }
+    }
+
+    pub(crate) fn request_redraw(&mut self) {
+        self.window.request_redraw();
+        self.visibility.redraw_requested();
     }
 
     pub(crate) fn inputs(&mut self, event: &WindowEvent) -> Vec<Input> {

@@ -1,4 +1,6 @@
 #[cfg(target_os = "linux")]
+use std::ffi::c_void;
+#[cfg(target_os = "linux")]
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind, set_hook, take_hook};
 #[cfg(target_os = "linux")]
@@ -29,7 +31,10 @@ impl EventLoop {
             }
             builder.build()
         });
-        made.map_err(failed)?.map(Self).map_err(|error| failed(words(&error)))
+        let made = made.map_err(failed)?.map_err(|error| failed(words(&error)))?;
+        #[cfg(target_os = "linux")]
+        outlive_x_server(&made);
+        Ok(Self(made))
     }
 
     /// Returns an error in the middle of a run if the display server or its libraries end it.
@@ -86,6 +91,43 @@ fn no_wayland() -> Option<String> {
     let path = PathBuf::from(folder).join(name);
     let error = UnixStream::connect(&path).err()?;
     Some(format!("{}: {error}", path.display()))
+}
+
+/// Set once the connection to the X server has ended.
+static X_SERVER_IS_GONE: AtomicBool = AtomicBool::new(false);
+
+/// Keeps Xlib from ending the process when the X server ends. Needs libX11 1.7; an older one still ends it.
+/// `XSetIOErrorExitHandler` is described in
+/// <https://gitlab.freedesktop.org/xorg/lib/libx11/-/blob/master/include/X11/Xlib.h>.
+#[cfg(target_os = "linux")]
+fn outlive_x_server(event_loop: &winit::event_loop::EventLoop<()>) {
+    use winit::raw_window_handle::{HasDisplayHandle, RawDisplayHandle};
+
+    type Handler = extern "C" fn(*mut c_void, *mut c_void);
+    extern "C" fn gone(_display: *mut c_void, _data: *mut c_void) {
+        X_SERVER_IS_GONE.store(true, Relaxed);
+    }
+    let Ok(RawDisplayHandle::Xlib(handle)) = event_loop.display_handle().map(|handle| handle.as_raw()) else {
+        return;
+    };
+    let Some(display) = handle.display else { return };
+    // SAFETY: the library, which winit has loaded already, runs no code of ours when it is loaded or closed. The
+    // display lives as long as the event loop. The function has this type, and the handler lives for ever.
+    unsafe {
+        let Ok(library) = libloading::Library::new("libX11.so.6") else { return };
+        let set = library
+            .get::<unsafe extern "C" fn(*mut c_void, Handler, *mut c_void)>(c"XSetIOErrorExitHandler".to_bytes());
+        if let Ok(set) = set {
+            set(display.as_ptr(), gone, std::ptr::null_mut());
+        }
+    }
+}
+
+pub(super) fn check_x_server() -> Result<()> {
+    match X_SERVER_IS_GONE.load(Relaxed) {
+        true => Err(ended("the X server has closed the connection".into())),
+        false => Ok(()),
+    }
 }
 
 pub(super) fn ended(reason: String) -> Error {

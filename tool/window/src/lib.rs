@@ -25,14 +25,16 @@ mod visibility;
 #[cfg(all(feature = "web", target_os = "linux"))]
 pub mod web;
 
+use std::time::Instant;
+
 use winit::application::ApplicationHandler;
 use winit::event::{StartCause, WindowEvent};
 use winit::event_loop::{ActiveEventLoop, ControlFlow};
 use winit::window::WindowId;
 
 use self::desktop::Desktop;
-use self::event_loop::ended;
-use self::state::WindowState;
+use self::event_loop::{check_x_server, ended};
+use self::state::{CALM, WindowState};
 use wavefield_gpu::{Result, report::Failures};
 use wavefield_run::{Config, Ended, FrameHookDesc, Stop, Traced};
 
@@ -85,6 +87,7 @@ impl WindowApp<'_> {
     }
 
     fn leave_if_over(&mut self, event_loop: &ActiveEventLoop) {
+        self.attempt(|_| check_x_server().map(|()| false));
         self.left |= self.is_done();
         if self.left {
             event_loop.exit();
@@ -110,7 +113,10 @@ impl ApplicationHandler for WindowApp<'_> {
     fn window_event(&mut self, event_loop: &ActiveEventLoop, _window: WindowId, event: WindowEvent) {
         if let WindowEvent::RedrawRequested = event {
             if !self.is_done() {
-                self.attempt(|state| state.redraw().map(|()| false));
+                self.attempt(|state| {
+                    state.screen.visibility.redraw_came();
+                    state.redraw().map(|()| false)
+                });
             }
         } else {
             self.attempt(|state| {
@@ -129,13 +135,11 @@ impl ApplicationHandler for WindowApp<'_> {
             Ok(false)
         });
         self.leave_if_over(event_loop);
-        let Some(state) = self.state.as_ref().filter(|_| !self.left) else { return };
-        match wakes {
-            Some(at) => event_loop.set_control_flow(ControlFlow::WaitUntil(at)),
-            None => {
-                event_loop.set_control_flow(ControlFlow::Poll);
-                state.screen.window.request_redraw();
-            }
+        let Some(state) = self.state.as_mut().filter(|_| !self.left) else { return };
+        if wakes.is_none() {
+            state.screen.request_redraw();
         }
+        // The redraw wakes the loop. If it does not come, messages must be answered nevertheless.
+        event_loop.set_control_flow(ControlFlow::WaitUntil(wakes.unwrap_or_else(|| Instant::now() + CALM)));
     }
 }

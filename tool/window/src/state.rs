@@ -32,8 +32,8 @@ const IDLE: Duration = Duration::from_millis(50);
 
 /// How long a client's picture must be unchanged before drawing stops: long enough for tooltips to appear.
 const STILL: Duration = Duration::from_secs(1);
-/// How often a window that has stopped drawing checks for a new frame.
-const CALM: Duration = Duration::from_millis(10);
+/// How often a window that draws nothing checks for a client's messages and frames.
+pub(super) const CALM: Duration = Duration::from_millis(10);
 
 pub(super) struct WindowState<S: Screen> {
     // Fields are dropped in this order: the engine waits for the GPU before the screen is dropped.
@@ -74,8 +74,8 @@ impl<S: Screen> WindowState<S> {
         if self.screen.is_hidden() {
             self.ignore_gap();
             self.run.consult(true)?;
-            self.hand_out_picture()?;
-            return Ok(Some(Instant::now() + IDLE));
+            self.draw_unseen(true)?;
+            return Ok(Some(Instant::now() + if self.run.hook.is_some() { CALM } else { IDLE }));
         }
         if self.is_still() {
             self.ignore_gap();
@@ -125,7 +125,7 @@ impl<S: Screen> WindowState<S> {
         trace_span!("present").in_scope(|| self.screen.present(self.run.engine.queue(), &canvas))?;
         self.title.count(now);
         self.retitle();
-        self.hand_out_picture()
+        self.draw_unseen(false)
     }
 
     /// Acquires the next picture. Tries twice, because the window may change between recreating the images

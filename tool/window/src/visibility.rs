@@ -4,6 +4,8 @@ use winit::window::Window;
 
 /// How often to query the window system for changes that no event reports.
 const LOOK: Duration = Duration::from_millis(250);
+/// How long a redraw may take to come.
+const UNSEEN: Duration = Duration::from_millis(100);
 
 /// The reasons why the window is invisible, as far as the window system reports them.
 pub(super) struct Visibility {
@@ -12,6 +14,9 @@ pub(super) struct Visibility {
     covered: bool,
     /// The window is minimised, or not on the screen. winit has no event for this.
     away: bool,
+    /// When a redraw was requested that has not come yet. A Wayland compositor sends none to a window that
+    /// nobody sees, on another workspace for example.
+    requested: Option<Instant>,
     looked: Option<Instant>,
     #[cfg(target_os = "linux")]
     server: Option<x11::XServer>,
@@ -24,6 +29,7 @@ impl Visibility {
             empty: false,
             covered: false,
             away: false,
+            requested: None,
             looked: None,
             #[cfg(target_os = "linux")]
             server: x11::XServer::of(window),
@@ -40,6 +46,14 @@ impl Visibility {
         self.looked = None;
     }
 
+    pub(super) fn redraw_requested(&mut self) {
+        self.requested.get_or_insert_with(Instant::now);
+    }
+
+    pub(super) fn redraw_came(&mut self) {
+        self.requested = None;
+    }
+
     /// Returns whether the window is invisible. Queries the window system after an event, and otherwise once
     /// every [`LOOK`].
     pub(super) fn is_hidden(&mut self, window: &Window) -> bool {
@@ -52,7 +66,8 @@ impl Visibility {
                 self.away |= self.server.as_ref().is_some_and(|server| !server.shows());
             }
         }
-        self.empty || self.covered || self.away
+        let is_unseen = self.requested.is_some_and(|requested| requested.elapsed() >= UNSEEN);
+        self.empty || self.covered || self.away || is_unseen
     }
 }
 

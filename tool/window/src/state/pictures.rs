@@ -131,22 +131,29 @@ impl<S: Screen> WindowState<S> {
         self.announce(saved.map(|()| format!("saved {}, without the panel", path.display())))
     }
 
-    /// Sends a client the picture that it has requested, if any.
-    pub(super) fn hand_out_picture(&mut self) -> Result<()> {
+    /// Draws what a client waits for: the picture that it has requested, or, if the window is hidden, a new
+    /// frame, so that a slot becomes free.
+    pub(super) fn draw_unseen(&mut self, is_hidden: bool) -> Result<()> {
         let Running { engine, hook: Some(hook), .. } = &mut self.run else { return Ok(()) };
-        if !hook.wants_picture() {
-            return Ok(());
-        }
-        let like = (self.screen.extent(), self.screen.format());
-        match draw_again(&mut self.pictures.snapshot, engine, like, self.pace.clock.moment) {
-            Ok(image) => {
-                hook.drawn();
-                hook.send_picture(like.0, pixels(engine, image));
+        let (wants, mut extent) = (hook.wants_picture(), self.screen.extent());
+        if !wants {
+            if !is_hidden || !hook.has_new() {
+                return Ok(());
             }
+            // A minimised window may have no size.
+            extent = vk::Extent2D { width: extent.width.max(1), height: extent.height.max(1) };
+        }
+        let like = (extent, self.screen.format());
+        let drawn = draw_again(&mut self.pictures.snapshot, engine, like, self.pace.clock.moment);
+        if drawn.is_ok() {
+            hook.drawn();
+        }
+        match drawn {
             // The next frame tries again.
             Err(error) if engine.work.has_failed() => self.run.mend(error)?,
             // There may be no memory for the image, for example. Only the client needs to know.
-            Err(error) => hook.send_picture(like.0, Err(error)),
+            drawn if wants => hook.send_picture(extent, drawn.and_then(|image| pixels(engine, image))),
+            _ => {}
         }
         Ok(())
     }
