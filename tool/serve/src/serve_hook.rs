@@ -99,7 +99,12 @@ impl ServeHook {
             answer_renders(engine, client, self.own.is_some())?;
             answer_import(engine, client)?;
             free_released(engine, client)?;
-            let now = protocol::ClientParameters { field: *parameters, ..client.told };
+            let mut now = protocol::ClientParameters { field: *parameters, ..client.told };
+            if self.own.is_some() {
+                // The user changes these in the panel.
+                let view = &engine.drawer.view;
+                (now.limits, now.size) = (view.limits, view.size);
+            }
             if client.told != now {
                 client.send_parameters(None, now);
             }

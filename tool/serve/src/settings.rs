@@ -156,7 +156,10 @@ mod tests {
             Ok(([3.0, -1.5], 64.0))
         );
         let fit = Fit { center: [500_000.0, 5_400_000.0, 300.0], radius: 0.25 };
-        assert_eq!(wish(&format!(r#"{{"fit": {}}}"#, serde_json::to_string(&fit).unwrap())).map(|p| p.fit), Ok(fit));
+        assert_eq!(
+            wish(&format!(r#"{{"fit": {}}}"#, serde_json::to_string(&fit).unwrap())).map(|p| p.fit),
+            Ok(fit)
+        );
         let units = wish(r#"{"units": [1700000000, -1e-60]}"#).unwrap();
         assert_eq!(units.units, [1.7e9, -1e-60]);
         let text = serde_json::to_string(&units).unwrap();

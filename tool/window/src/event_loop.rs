@@ -115,8 +115,9 @@ fn outlive_x_server(event_loop: &winit::event_loop::EventLoop<()>) {
     // display lives as long as the event loop. The function has this type, and the handler lives for ever.
     unsafe {
         let Ok(library) = libloading::Library::new("libX11.so.6") else { return };
-        let set = library
-            .get::<unsafe extern "C" fn(*mut c_void, Handler, *mut c_void)>(c"XSetIOErrorExitHandler".to_bytes());
+        let set = library.get::<unsafe extern "C" fn(*mut c_void, Handler, *mut c_void)>(
+            c"XSetIOErrorExitHandler".to_bytes(),
+        );
         if let Ok(set) = set {
             set(display.as_ptr(), gone, std::ptr::null_mut());
         }

@@ -73,6 +73,27 @@ fn a_mesh_of_any_grid_is_drawn_and_the_renderers_own_comes_back() {
     renderer.end().assert_fine();
 }
 
+/// Without a window nobody sees the same picture once more, or the renderer's own field.
+#[test]
+fn a_headless_renderer_draws_only_what_is_new() {
+    let renderer = Renderer::start(validated());
+    let mut client = client(&renderer, &array("image", &[2, 2, 3], "|u1"));
+    let mut rests = |client: &mut Client| {
+        let before = client.state().frames_drawn;
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert_eq!(client.state().frames_drawn, before);
+        before
+    };
+    let before = rests(&mut client);
+    for frame in 0..5 {
+        client.frame(frame, &[255; 12]);
+    }
+    assert_eq!(rests(&mut client), before + 5);
+    let seen = shown(&mut client, 5, &[200; 12]);
+    assert_eq!(seen.at(0.5, 0.5), [200; 3]);
+    renderer.end().assert_fine();
+}
+
 #[test]
 fn an_image_is_seen_with_its_first_row_on_top() {
     let renderer = Renderer::start(validated());

@@ -487,6 +487,11 @@ fn a_client_is_answered_while_the_window_is_hidden() {
         Hello { protocol: 2, client: "test".into(), memory: MemoryKind::Host, ring: None, array: None };
     client.send(&FromClient::Hello(hello), &[]).expect("it is connected");
     assert!(matches!(hear(), FromServer::Welcome(_)));
+    // Nobody sees these frames, but more than the ring has are handed over.
+    for frame in 0..20 {
+        client.send(&FromClient::Ready { frame }, &[]).expect("it is connected");
+        assert!(matches!(hear(), FromServer::Free { frame: free } if free == frame), "frame {frame}");
+    }
     client.send(&FromClient::Status, &[]).expect("it is connected");
     assert!(matches!(hear(), FromServer::State(_)));
     client.send(&FromClient::Snapshot { after: None }, &[]).expect("it is connected");
@@ -576,7 +581,30 @@ fn a_window_that_is_destroyed_leaves_record_and_trace() {
     assert!(!read(&trace)["traceEvents"].as_array().unwrap().is_empty());
 }
 
-/// Xlib ends the process itself. So the program can only promise that it ends, with exit code 1.
+/// Whoever ends the window, a recording has the frames so far, and no part of a file stays.
+#[test]
+fn a_recording_outlives_its_window() {
+    for is_killed in [false, true] {
+        let Some(display) = Display::start() else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("film.gif");
+        let mut shown = Shown::start(&display, &[&format!("--record={}", file.display())]);
+        shown.assert_frames_go_on();
+        let window = shown.window().to_string();
+        match is_killed {
+            true => display.kill(),
+            false => drop(display.xdotool(&["windowclose", &window])),
+        }
+        let output = shown.end();
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{}: {}", output.status, stderr(&output));
+        assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+        let kept: Vec<_> =
+            std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(kept, ["film.gif"], "{}", stderr(&output));
+        assert!(std::fs::read(&file).unwrap().starts_with(b"GIF89a"));
+    }
+}
+
 #[test]
 fn a_display_server_that_is_killed_ends_it() {
     for hidden in [false, true] {

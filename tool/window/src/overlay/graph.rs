@@ -124,11 +124,10 @@ pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, name: &str, [
         return;
     }
     let text = |words| painter.layout_no_wrap(words, FontId::proportional(12.0), Color32::from_gray(225));
-    let part = |part: u8| f32::from(part) / 4.0;
     let numbers: Vec<_> =
-        (0..5).map(|n| text(number(low + (high - low) * f64::from(part(n)), (high - low).abs()))).collect();
+        ticks(low, high).into_iter().map(|(part, words)| (part as f32, text(words))).collect();
     let name = text(name.to_owned());
-    let widest = numbers.iter().fold(name.size().x - WIDTH, |widest, number| widest.max(number.size().x));
+    let widest = numbers.iter().fold(name.size().x - WIDTH, |widest, (_, one)| widest.max(one.size().x));
     let (right, top) = (area.right() - widest.max(24.0) - 20.0, area.top() + 16.0);
     // Without a background, the text would be unreadable on a bright image.
     let whole = Rect::from_min_max(
@@ -143,19 +142,35 @@ pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, name: &str, [
         let color = Color32::from_rgb(texel[0], texel[1], texel[2]);
         painter.rect_filled(Rect::from_min_size(from, vec2(WIDTH, step + 0.5)), 0.0, color);
     }
-    for (n, number) in (0..5).zip(numbers) {
-        let y = top + height * (1.0 - part(n)) - 0.5 * number.size().y;
+    for (part, number) in numbers {
+        let y = top + height * (1.0 - part) - 0.5 * number.size().y;
         painter.galley(pos2(right + 6.0, y), number, Color32::WHITE);
     }
     painter.galley(pos2(right - WIDTH, top + height + 6.0), name, Color32::WHITE);
 }
 
-/// Formats a number with enough decimals to distinguish the quarters of a scale of this width.
-fn number(value: f64, width: f64) -> String {
-    match (1e-6..1e6).contains(&width) && value.abs() < 1e12 {
-        true => format!("{value:.*}", (2.0 - width.log10().floor()).max(0.0) as usize),
+/// Returns three to six round numbers from `low` to `high`: their places between the two, and their words.
+fn ticks(low: f64, high: f64) -> Vec<(f64, String)> {
+    let width = high / 4.0 - low / 4.0;
+    let power = 10f64.powf(width.abs().log10().floor());
+    let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|round| round * power);
+    let step = steps.into_iter().find(|step| *step >= 0.999 * width.abs()).unwrap_or(power);
+    let (first, last) = ((low.min(high) / step - 1e-6).ceil(), (low.max(high) / step + 1e-6).floor());
+    let place = |number: f64| (number / 4.0 - low / 4.0) / width;
+    (0..=(last - first).min(9.0) as u32)
+        .map(|n| (first + f64::from(n)) * step)
+        // A quarter of a power of ten needs one more digit.
+        .map(|tick| (place(tick), number(tick, if step == 2.5 * power { power / 10.0 } else { power })))
+        .collect()
+}
+
+/// Formats a number with enough digits to show multiples of `step`.
+fn number(value: f64, step: f64) -> String {
+    let digits = -step.log10().round();
+    match (-4.0..8.0).contains(&digits) && value.abs() < 1e12 {
+        true => format!("{value:.*}", digits.max(0.0) as usize),
         false => {
-            let digits = 2.0 + (value.abs() / width).log10().floor().clamp(0.0, 14.0);
+            let digits = (value.abs() / step).log10().floor().clamp(0.0, 16.0);
             format!("{value:.*e}", digits as usize)
         }
     }
@@ -183,16 +198,20 @@ fn words(found: &FoundElement, units: [f64; 2]) -> String {
         let number = f64::from(drawn);
         let is_place = ["x", "y", "z"].contains(name);
         if units != [0.0, 1.0] && !is_place && number.is_finite() {
-            return format!("\n{name} {}", self::number(offset + factor * number, factor.abs() / 100.0));
+            return format!("{name} {}", self::number(offset + factor * number, 1e-4 * factor.abs()));
         }
         let size = number.abs();
         match number.fract() == 0.0 && size < 1e6 || !size.is_finite() {
-            true => format!("\n{name} {number}"),
-            false if (1e-3..1e6).contains(&size) => format!("\n{name} {number:+.4}"),
-            false => format!("\n{name} {number:+.4e}"),
+            true => format!("{name} {number}"),
+            false if (1e-3..1e6).contains(&size) => format!("{name} {number:+.4}"),
+            false => format!("{name} {number:+.4e}"),
         }
     });
-    format!("({col}, {row}){}", lines.collect::<String>())
+    // As NumPy indexes it.
+    match found.names {
+        ["value"] => lines.map(|line| format!("[{row}, {col}] = {}", &line["value ".len()..])).collect(),
+        _ => lines.fold(format!("[{row}, {col}]"), |text, line| text + "\n" + &line),
+    }
 }
 
 #[cfg(test)]
@@ -202,21 +221,21 @@ mod tests {
     #[test]
     fn what_is_found_is_said_with_the_digits_it_needs() {
         let found = |numbers, names| words(&FoundElement { at: (3, 4), numbers, names }, [0.0, 1.0]);
-        assert_eq!(found([213.0, 0.0, 7.0, 9.0], &["r", "g", "b"]), "(3, 4)\nr 213\ng 0\nb 7");
+        assert_eq!(found([213.0, 0.0, 7.0, 9.0], &["r", "g", "b"]), "[4, 3]\nr 213\ng 0\nb 7");
         assert_eq!(
             found([-0.25, 1e-7, f32::NAN, 2e9], &["x", "y", "z", "w"]),
-            "(3, 4)\nx -0.2500\ny +1.0000e-7\nz NaN\nw +2.0000e9"
+            "[4, 3]\nx -0.2500\ny +1.0000e-7\nz NaN\nw +2.0000e9"
         );
     }
 
     #[test]
     fn what_is_found_is_in_the_users_units() {
         let found = |numbers, names, units| words(&FoundElement { at: (3, 4), numbers, names }, units);
-        assert_eq!(found([0.5, 0.0, 0.0, 0.0], &["value"], [1e6, 2e-3]), "(3, 4)\nvalue 1000000.0010000");
-        assert_eq!(found([0.5, 1.0, 0.0, 0.0], &["r", "g"], [0.0, 65535.0]), "(3, 4)\nr 32768\ng 65535");
+        assert_eq!(found([0.5, 0.0, 0.0, 0.0], &["value"], [1e6, 2e-3]), "[4, 3] = 1000000.0010000");
+        assert_eq!(found([0.5, 1.0, 0.0, 0.0], &["r", "g"], [0.0, 65535.0]), "[4, 3]\nr 32768\ng 65535");
         assert_eq!(
             found([0.5, 1.0, 2.0, 0.25], &["x", "y", "z", "w"], [1e9, 400.0]),
-            "(3, 4)\nx +0.5000\ny 1\nz 2\nw 1000000100.00"
+            "[4, 3]\nx +0.5000\ny 1\nz 2\nw 1000000100.00"
         );
     }
 
@@ -227,20 +246,26 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_has_as_many_decimals_as_it_needs() {
-        for (value, width, text) in [
-            (0.25, 1.0, "0.25"),
-            (63.75, 255.0, "64"),
-            (0.025, 0.1, "0.025"),
-            (-2.5, 10.0, "-2.5"),
-            (2.5e-8, 1e-7, "2.50e-8"),
-            (1e7, 1.0, "10000000.00"),
-            (999_999.999, 2e-3, "999999.99900"),
-            (1.7e18 + 3e10, 6e10, "1.700000030e18"),
-            (2.5e39, 1e38, "2.500e39"),
-            (0.0, 1e38, "0.00e0"),
+    fn a_scale_has_round_numbers_with_the_digits_they_need() {
+        for (low, high, words) in [
+            (0.0, 1.0, "0.00 0.25 0.50 0.75 1.00"),
+            (0.0, 255.0, "0 100 200"),
+            (4.0, -4.0, "-4 -2 0 2 4"),
+            (0.013, 0.11, "0.025 0.050 0.075 0.100"),
+            (1e6 - 1e-3, 1e6 + 1e-3, "999999.9990 999999.9995 1000000.0000 1000000.0005 1000000.0010"),
+            (1.7e18, 1.7e18 + 6e10, "1.70000000e18 1.70000002e18 1.70000004e18 1.70000006e18"),
+            (-3e38, 3e38, "-2e38 0e0 2e38"),
         ] {
-            assert_eq!(number(value, width), text);
+            let found = ticks(low, high);
+            let all: Vec<_> = found.iter().map(|(_, words)| words.as_str()).collect();
+            assert_eq!(all.join(" "), words);
+            for (place, words) in &found {
+                let at = low + (high - low) * place;
+                assert!(
+                    (at - words.parse::<f64>().unwrap()).abs() <= 1e-6 * (high - low).abs(),
+                    "{at}, {words}"
+                );
+            }
         }
     }
 }

@@ -27,7 +27,7 @@ use self::look::{ACCENT, DRAW, KERNEL, NEITHER, PAPER};
 pub(super) use self::panel::{settings, shown};
 use self::watch::Watched;
 use crate::screen::Screen;
-use wavefield_draw::{Painter, Painting, Picture};
+use wavefield_draw::{FieldView, Painter, Painting, Picture};
 use wavefield_gpu::Result;
 use wavefield_gpu::cuda::KernelSource;
 use wavefield_gpu::vulkan::Queue;
@@ -64,6 +64,8 @@ pub(super) struct Draft {
     pub(super) config: Config,
     pub(super) parameters: Parameters,
     pub(super) values: Vec<f32>,
+    /// The limits and the size of points change; the camera is not taken from here.
+    pub(super) view: FieldView,
     pub(super) step: bool,
     /// A command for the clipboard.
     pub(super) copy: Option<String>,
@@ -233,6 +235,7 @@ impl Overlay {
             config: view.config.clone(),
             parameters: *parameters,
             values: view.engine.work.producer.parameters.to_vec(),
+            view: view.engine.drawer.view,
             step: false,
             copy: None,
         };
@@ -257,6 +260,7 @@ impl Overlay {
             || draft.copy.is_some()
             || draft.config != *view.config
             || draft.parameters != *parameters
+            || draft.view != view.engine.drawer.view
             || draft.values[..] != view.engine.work.producer.parameters[..];
         Ok((changed.then_some(draft), output.platform_output))
     }
@@ -315,7 +319,7 @@ impl Overlay {
         let egui = &ui.ctx().clone();
         let panel = Frame::new().fill(PAPER).inner_margin(10.0);
         let has_room = egui.content_rect().size().min(SMALLEST) == SMALLEST;
-        if self.is_on() && view.still {
+        if self.is_on() && view.still && has_room {
             // The panel has few rows here, so it takes only the space that it needs.
             egui::Area::new("left".into()).fixed_pos(Pos2::ZERO).show(egui, |ui| {
                 panel.show(ui, |ui| {
@@ -343,7 +347,7 @@ impl Overlay {
                 graph::found(&paint, at, &found, view.engine.drawer.view.units);
             }
         }
-        if self.is_on() && !has_room && !view.still {
+        if self.is_on() && !has_room {
             let words = format!("the panel needs {}x{}", SMALLEST.x, SMALLEST.y);
             let at = picture.left_bottom() + vec2(8.0, -8.0);
             boxes::caption(&paint, at, Align2::LEFT_BOTTOM, &words, None);

@@ -1,21 +1,21 @@
 use clap::ValueEnum;
-use egui::{Button, ComboBox, Context, Grid as Table, Id, Slider, Ui};
+use egui::{Button, ComboBox, Context, DragValue, Grid as Table, Id, Slider, Ui};
 use vulkan_cuda::Ring;
 use vulkan_cuda::ring::MAX_DEPTH;
 
 use super::{Draft, OverlayView};
-use wavefield_draw::{Camera, ColorMap, Samples, Style};
+use wavefield_draw::{Camera, ColorMap, FieldView, Samples, Style};
 use wavefield_gpu::cuda::{KernelSource, KernelValues};
 use wavefield_gpu::report::word;
 use wavefield_gpu::vulkan::PresentMode;
 use wavefield_handoff::Handoff;
-use wavefield_handoff::contents::{gallery, wave::Grid};
+use wavefield_handoff::contents::{array::ArrayKind, gallery, wave::Grid};
 use wavefield_run::{Batching, Config, Engine, ProducerKind, Scene};
 
 /// The sides of the selectable grids, in vertices or texels.
 const SIDES: [u32; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
 
-const MEANINGS: [(&str, &str); 12] = [
+const MEANINGS: [(&str, &str); 14] = [
     ("scene", "What is drawn: a field of vertices, or a plane with a texture."),
     ("kernel", "What computes the field."),
     ("producer", "What runs the kernel: CUDA, a Vulkan compute shader, or the CPU."),
@@ -33,6 +33,8 @@ const MEANINGS: [(&str, &str); 12] = [
     ),
     ("style", "How the vertices are drawn."),
     ("colours", "The colour map."),
+    ("limits", "The values at the two ends of the colour map."),
+    ("size", "The diameter of points, in pixels."),
     ("speed", "Seconds of the field per second."),
 ];
 
@@ -177,6 +179,9 @@ fn looks(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
     let obstacle = (!has_colors).then(|| "the image has colours of its own".to_owned());
     let name = |&map: &ColorMap| (word(map), None);
     list(ui, "colours", obstacle, &mut parameters.colormap, ColorMap::value_variants(), &[], name);
+    if view.serves {
+        array_settings(ui, view, &mut draft.view);
+    }
     values(ui, view, &mut draft.values);
     if view.still {
         return;
@@ -201,6 +206,30 @@ fn looks(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
             draft.copy = Some(command());
         }
     });
+}
+
+/// Shows the settings of a client's array, in the client's units.
+fn array_settings(ui: &mut Ui, view: &OverlayView<'_>, shown: &mut FieldView) {
+    let [offset, factor] = shown.units;
+    if view.engine.drawer.legend().is_some() {
+        row(ui, "limits", None, |ui| {
+            let [low, high] = shown.limits.map(f64::from);
+            let speed = 0.005 * ((high - low) * factor).abs();
+            let limits = [low, high].map(|limit| {
+                let mut limit = offset + factor * limit;
+                ui.add(DragValue::new(&mut limit).speed(speed).max_decimals(12));
+                ((limit - offset) / factor) as f32
+            });
+            // The shaders use one over the difference.
+            let difference = limits[1] - limits[0];
+            if limits != shown.limits && difference.is_normal() && difference.recip().is_normal() {
+                shown.limits = limits;
+            }
+        });
+    }
+    if view.engine.drawer.array().kind() == ArrayKind::Points {
+        row(ui, "size", None, |ui| drop(ui.add(Slider::new(&mut shown.size, 1.0..=64.0).suffix(" px"))));
+    }
 }
 
 /// Adds a row. An `obstacle` disables the row, and is shown as its tooltip.

@@ -7,7 +7,7 @@ use tracing::trace_span;
 use super::{Running, WindowState};
 use crate::overlay::{self, Draft, OverlayView};
 use crate::screen::Screen;
-use wavefield_draw::Camera;
+use wavefield_draw::{Camera, FieldView};
 use wavefield_gpu::cuda::KernelSource;
 use wavefield_gpu::{Error, Result};
 use wavefield_run::{Config, OverlayMode};
@@ -33,7 +33,9 @@ impl<S: Screen> WindowState<S> {
     }
 
     fn follow(&mut self, wish: Draft) -> Result<()> {
-        let Draft { mut config, parameters, values, step, copy } = wish;
+        let Draft { mut config, parameters, values, view, step, copy } = wish;
+        let shown = &mut self.run.engine.drawer.view;
+        *shown = FieldView { camera: shown.camera, ..view };
         if let Some(command) = copy {
             let words = self.screen.copy(&command);
             wavefield_gpu::note!("note: {words}");

@@ -47,22 +47,30 @@ impl Gate {
         let path = request.path.unwrap_or_default();
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let host = header("Host");
-        if !(self.is_exposed || is_this_machine(host)) {
+        // A proxy on this machine adds such a header. A page of another site that reaches this server under its own
+        // name, by changing its DNS entry, cannot add one to a WebSocket.
+        let is_forwarded =
+            request.headers.iter().any(|header| header.name.to_ascii_lowercase().starts_with("x-forwarded-"));
+        if !(self.is_exposed || is_forwarded || is_this_machine(host)) {
             return refusal(
                 "421 Misdirected Request",
                 "This renderer is for this machine only: open the address that it has printed.",
             );
         }
-        if request.method != Some("GET") || !matches!(path, "/" | "/socket") {
+        // A proxy may keep its own path before this server's.
+        let (is_page, is_socket) = (path.ends_with('/'), path.ends_with("/socket"));
+        if request.method != Some("GET") || !(is_page || is_socket) || path.contains("//") {
             return refusal("404 Not Found", "Open the address that the renderer has printed.");
         }
         // The page is not secret. Its script needs the token.
-        if path == "/" {
+        if is_page {
             return RequestOutcome::Answer(answer("200 OK", "text/html; charset=utf-8", PAGE));
         }
         // A page from another site has that site's origin, whatever the `Host` header is.
         let origin = header("Origin");
-        if !["http://", "https://"].iter().any(|scheme| origin.strip_prefix(scheme) == Some(host)) {
+        let own = [host, header("X-Forwarded-Host")];
+        let from = ["http://", "https://"].iter().find_map(|scheme| origin.strip_prefix(scheme));
+        if !from.is_some_and(|from| !from.is_empty() && own.contains(&from)) {
             return refusal("403 Forbidden", "Only the renderer's own page may connect.");
         }
         let key = header("Sec-WebSocket-Key");
@@ -163,6 +171,23 @@ mod tests {
         ] {
             assert_eq!(changed(from, to), code, "{from} → {to}");
         }
+    }
+
+    /// JupyterHub and code-server pass the `Host` on, others do not. Some keep their path, others cut it off.
+    #[test]
+    fn a_proxy_may_show_the_page_below_its_own_path() {
+        let forwarded = |path: &str, host: &str, more: &str| {
+            let request = GOOD
+                .replace("/socket?", path)
+                .replace("Host: localhost:8090", &format!("Host: {host}\r\n{more}"));
+            status(&request.replace("http://localhost:8090", "https://hub.example"), false)
+        };
+        assert_eq!(forwarded("/socket?", "hub.example", "X-Forwarded-For: 10.0.0.1"), 101);
+        assert_eq!(forwarded("/user/me/proxy/8090/socket?", "hub.example", "X-Forwarded-Proto: https"), 101);
+        assert_eq!(forwarded("/user/me/proxy/8090/", "hub.example", "X-Forwarded-Proto: https"), 200);
+        assert_eq!(forwarded("/socket?", "localhost:8090", "X-Forwarded-Host: hub.example"), 101);
+        assert_eq!(forwarded("/socket?", "hub.example", "X-Other: 1"), 421);
+        assert_eq!(forwarded("/socket?", "localhost:8090", "X-Forwarded-Host: other.example"), 403);
     }
 
     #[test]
