@@ -26,7 +26,7 @@ struct Offscreen {
     copies: Copies<u64>,
     mode: PresentMode,
     due: Instant,
-    /// Whether this run is `serve`. Its clients wait for draws, even if there is no viewer.
+    /// Whether this run is `serve`, whose clients ask for pictures even before there is a viewer.
     serves: bool,
     failed: bool,
     web: Web,
@@ -181,7 +181,8 @@ impl Screen for Offscreen {
     }
 
     fn is_hidden(&mut self) -> bool {
-        !self.serves && !self.web.is_watched()
+        // The first redraw makes the target, and with it the size of such a picture.
+        !self.web.is_watched() && !(self.serves && self.target.is_none())
     }
 
     fn due(&self) -> Option<Instant> {
