@@ -1,6 +1,10 @@
 //! Opens the window, draws in it, and handles its events.
 
+#[cfg(target_os = "linux")]
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind, set_hook, take_hook};
+#[cfg(target_os = "linux")]
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -33,9 +37,26 @@ const STILL: Duration = Duration::from_millis(500);
 
 /// Connects to the display. Fails if there is none.
 pub fn connect() -> Result<EventLoop<()>> {
-    let made = without_winit_panic(|| EventLoop::builder().build())?;
+    let made = without_winit_panic(|| {
+        #[allow(unused_mut)]
+        let mut builder = EventLoop::builder();
+        #[cfg(target_os = "linux")]
+        if std::env::var_os("DISPLAY").is_some() && !has_wayland() {
+            use winit::platform::x11::EventLoopBuilderExtX11;
+            builder.with_x11();
+        }
+        builder.build()
+    })?;
     // The text begins with a location in winit's source. Leave that out.
     made.map_err(|error| anyhow!("{}", error.to_string().rsplit(": ").next().unwrap_or_default()))
+}
+
+/// Returns whether a Wayland compositor listens where the environment says. winit does not try X11 after it.
+#[cfg(target_os = "linux")]
+fn has_wayland() -> bool {
+    let variable = |name| std::env::var_os(name).unwrap_or_default();
+    let socket = PathBuf::from(variable("XDG_RUNTIME_DIR")).join(variable("WAYLAND_DISPLAY"));
+    !variable("WAYLAND_SOCKET").is_empty() || UnixStream::connect(socket).is_ok()
 }
 
 /// Draws in a window until it is closed. Returns the frame times.

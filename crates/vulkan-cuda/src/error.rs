@@ -152,7 +152,11 @@ pub fn vulkan_words(result: vk::Result) -> String {
 pub fn cuda_advice(call: &str, code: u32) -> &'static str {
     match code {
         34 => "; this file is only for linking: take its folder (stubs) out of LD_LIBRARY_PATH",
+        46 => {
+            "; another process has this GPU to itself: end that process, or set the compute mode to default (nvidia-smi -c 0)"
+        }
         100 => "; no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES",
+        209 => "; this code was built for other GPUs: build it for this one, or as PTX",
         304 if call.starts_with("cuImport") => {
             "; under WSL2 CUDA cannot import Vulkan's memory or semaphores: run on Linux itself"
         }

@@ -21,8 +21,46 @@ pub const DRIVER_VARIABLES: [&str; 5] = [
     "VK_LOADER_DRIVERS_DISABLE",
 ];
 
+/// Returns a hint that names what keeps the Vulkan loader from drivers that are installed: the
+/// [`DRIVER_VARIABLES`] that are set, another libstdc++ in `LD_LIBRARY_PATH`, damaged manifests.
+pub fn driver_obstacles() -> String {
+    let path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let other = std::env::split_paths(&path).find(|folder| folder.join("libstdc++.so.6").exists());
+    let other = other.map_or(String::new(), |folder| {
+        format!(
+            "; LD_LIBRARY_PATH has a libstdc++ of its own in {}, which a driver may not work with: unset it",
+            folder.display()
+        )
+    });
+    other + &driver_variables() + &damaged_manifests()
+}
+
+/// Returns a hint that names the drivers' manifests that are not JSON. The loader's documentation has the folders:
+/// <https://github.com/KhronosGroup/Vulkan-Loader/blob/main/docs/LoaderDriverInterface.md>.
+fn damaged_manifests() -> String {
+    let named = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES"].map(std::env::var_os);
+    let named = named.iter().flatten().flat_map(std::env::split_paths).collect::<Vec<_>>();
+    let usual = ["/usr/local/share", "/usr/share", "/usr/local/etc", "/etc"];
+    let usual = usual.map(|folder| std::path::Path::new(folder).join("vulkan/icd.d"));
+    let files = |path: std::path::PathBuf| match path.read_dir() {
+        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+        Err(_) => vec![path],
+    };
+    let all = named.into_iter().chain(usual).flat_map(files);
+    let all = all.filter(|file| file.extension().is_some_and(|extension| extension == "json"));
+    let is_damaged = |file: &std::path::PathBuf| {
+        let text = std::fs::read(file).ok();
+        text.is_some_and(|text| serde_json::from_slice::<serde_json::Value>(&text).is_err())
+    };
+    let damaged: Vec<_> = all.filter(is_damaged).map(|file| file.display().to_string()).collect();
+    match damaged.is_empty() {
+        true => String::new(),
+        false => format!("; {} is no JSON: install that driver again", damaged.join(", ")),
+    }
+}
+
 /// Returns a hint that names the [`DRIVER_VARIABLES`] that are set: users forget that they have set them.
-pub fn driver_variables() -> String {
+fn driver_variables() -> String {
     let set = DRIVER_VARIABLES.iter().filter_map(|name| {
         let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
         Some(format!("{name}={}", value.display()))
@@ -34,19 +72,22 @@ pub fn driver_variables() -> String {
     format!("; {} tells the Vulkan loader which drivers to use: correct or unset it", set.join(" "))
 }
 
-pub fn vulkan_hint(result: vk::Result) -> String {
+/// Returns advice on a failed call on `device`: see [`crate::Error::Vulkan`].
+pub fn vulkan_hint(device: &str, result: vk::Result) -> String {
     match result {
+        // The loader also fails like this for a manifest that it cannot read.
+        vk::Result::ERROR_OUT_OF_HOST_MEMORY if device.starts_with("the Vulkan ") => driver_obstacles(),
         vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => LESS.into(),
         vk::Result::ERROR_DEVICE_LOST => {
             "; the driver gave up on the GPU: look for an Xid line in the kernel log, and rerun with --validation".into()
         }
         vk::Result::ERROR_INCOMPATIBLE_DRIVER => {
             "; no Vulkan driver answered: install the GPU's driver, or mesa-vulkan-drivers for a software device".to_owned()
-                + &driver_variables()
+                + &driver_obstacles()
         }
         vk::Result::ERROR_INITIALIZATION_FAILED => {
             "; the driver is installed but does not start: check that this user may open the GPU's device files".to_owned()
-                + &driver_variables()
+                + &driver_obstacles()
         }
         vk::Result::ERROR_SURFACE_LOST_KHR => "; something else destroyed the window".into(),
         _ => String::new(),

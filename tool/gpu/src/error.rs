@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{}{}{}", self.answer(), fault_words(.fault), vulkan_hint(*.result))]
+    #[error("{}{}{}", self.answer(), fault_words(.fault), vulkan_hint(.device, *.result))]
     Vulkan {
         call: &'static str,
         /// The device's name. Without a device, `the Vulkan loader` or `the Vulkan instance`.

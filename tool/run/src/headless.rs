@@ -196,13 +196,8 @@ pub fn check_picture(size: vk::Extent2D, device: &Device) -> Result<()> {
 
 /// Prints a note if `auto` falls back from CUDA, and another note for a software device.
 pub fn announce(choice: &Choice, config: &Config) {
+    choice.announce_fallback();
     let info = choice.adapter.info();
-    if let Some(reason) = &choice.fallback {
-        wavefield_gpu::note!(
-            "note: no CUDA on {} ({reason}); a Vulkan compute shader fills the field",
-            info.name
-        );
-    }
     if info.kind == vk::PhysicalDeviceType::CPU {
         let mut small = String::new();
         if config.any_grid {

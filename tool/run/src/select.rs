@@ -106,7 +106,7 @@ impl DeviceTable {
     /// Calls the function `choose`, and adds to its error the variables that hide drivers from the loader.
     fn row(&self, wish: Option<&str>, producer: ProducerKind) -> Result<(usize, Option<String>)> {
         choose(&self.rows, wish, producer)
-            .map_err(|reason| Error::Unsupported(reason + &wavefield_gpu::advice::driver_variables()))
+            .map_err(|reason| Error::Unsupported(reason + &wavefield_gpu::advice::driver_obstacles()))
     }
 
     pub fn choose(&self, wish: Option<&str>, producer: ProducerKind) -> Result<Choice> {
@@ -152,6 +152,17 @@ impl DeviceTable {
             text.push_str(&wrap(&line, width.unwrap_or(usize::MAX), 0));
         }
         text
+    }
+}
+
+impl Choice {
+    pub(crate) fn announce_fallback(&self) {
+        if let Some(reason) = &self.fallback {
+            let name = &self.adapter.info().name;
+            wavefield_gpu::note!(
+                "note: no CUDA on {name} ({reason}); a Vulkan compute shader fills the field"
+            );
+        }
     }
 }
 

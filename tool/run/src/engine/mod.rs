@@ -22,10 +22,10 @@ use std::time::Instant;
 use ash::vk;
 use tracing::trace_span;
 
-use super::{Choice, Config, ContextThread, FrameTimes, RunSummary, Stop};
+use super::{Choice, Config, ContextThread, FrameTimes, ProducerKind, RunSummary, Stop};
 use wavefield_draw::{ColorMap, FieldView, Picture, Style};
 use wavefield_gpu::vulkan::{Device, Flight, Pacer, Queue};
-use wavefield_gpu::{Result, report::Failures};
+use wavefield_gpu::{Error, Result, report::Failures};
 use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::producer::{Frame, reads};
 
@@ -74,9 +74,20 @@ impl Engine {
         flights: usize,
     ) -> Result<Self> {
         config.check_kernel(choice)?;
+        let mut choice = choice.clone();
+        let context = match context.finish() {
+            // Another process has the GPU to itself: DEVICE_UNAVAILABLE.
+            Err(error @ Error::Cuda { code: 46, .. }) if config.producer == ProducerKind::Auto => {
+                choice = Choice { cuda: None, fallback: Some(error.to_string()), ..choice };
+                choice.announce_fallback();
+                config.check_kernel(&choice)?;
+                None
+            }
+            context => context?,
+        };
+        let choice = &choice;
         let wait_limit = WaitLimit::new(&queue, choice, config);
         queue.patience = wait_limit.limit(None);
-        let context = context.finish()?;
         let made = Setup::make(&mut queue, context.as_ref(), choice, config, (format, flights))?;
         let mut pacer = Pacer::new(&queue, made.flights)?;
         let Setup { producer, check, renderer, times, flights: _ } = made;
