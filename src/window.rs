@@ -46,9 +46,17 @@ pub fn connect() -> Result<EventLoop<()>> {
             builder.with_x11();
         }
         builder.build()
-    })?;
+    });
     // The text begins with a location in winit's source. Leave that out.
-    made.map_err(|error| anyhow!("{}", error.to_string().rsplit(": ").next().unwrap_or_default()))
+    let made = made.and_then(|made| {
+        made.map_err(|error| anyhow!("{}", error.to_string().rsplit(": ").next().unwrap_or_default()))
+    });
+    made.map_err(|error| match package(&error.to_string()) {
+        Some(package) => {
+            error.context(format!("install Debian's package {package}, or another system's of that library"))
+        }
+        None => error,
+    })
 }
 
 /// Returns whether a Wayland compositor listens where the environment says. winit does not try X11 after it.
@@ -57,6 +65,16 @@ fn has_wayland() -> bool {
     let variable = |name| std::env::var_os(name).unwrap_or_default();
     let socket = PathBuf::from(variable("XDG_RUNTIME_DIR")).join(variable("WAYLAND_DISPLAY"));
     !variable("WAYLAND_SOCKET").is_empty() || UnixStream::connect(socket).is_ok()
+}
+
+/// Returns Debian's package of the first shared library that `text` names: its name in lower case, and its version.
+fn package(text: &str) -> Option<String> {
+    let library =
+        text.split([' ', ':', '"', '`', ',']).find(|word| word.starts_with("lib") && word.contains(".so"))?;
+    let (name, version) = library.split_once(".so")?;
+    let version = version.split('.').nth(1).unwrap_or("0");
+    let dash = if name.ends_with(|last: char| last.is_ascii_digit()) { "-" } else { "" };
+    Some(format!("{}{dash}{version}", name.to_lowercase()))
 }
 
 /// Draws in a window until it is closed. Returns the frame times.

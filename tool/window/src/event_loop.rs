@@ -19,7 +19,10 @@ pub struct EventLoop(pub(super) winit::event_loop::EventLoop<()>);
 
 impl EventLoop {
     pub fn new() -> Result<Self> {
-        let failed = |reason| Error::Window { what: "no display", reason };
+        let failed = |reason: String| {
+            let package = package(&reason).map(|package| format!("; Debian's package is {package}"));
+            Error::Window { what: "no display", reason: reason + &package.unwrap_or_default() }
+        };
         let made = without_winit_panic(|| {
             #[allow(unused_mut)]
             let mut builder = winit::event_loop::EventLoop::builder();
@@ -142,9 +145,31 @@ fn words(error: &EventLoopError) -> String {
     reason.map_or(&*text, |(_line, reason)| reason).trim_end_matches('.').to_owned()
 }
 
+/// Returns Debian's package of the first shared library that `text` names: its name in lower case, and its version.
+fn package(text: &str) -> Option<String> {
+    let library =
+        text.split([' ', ':', '"', '`', ',']).find(|word| word.starts_with("lib") && word.contains(".so"))?;
+    let (name, version) = library.split_once(".so")?;
+    let version = version.split('.').nth(1).unwrap_or("0");
+    let dash = if name.ends_with(|last: char| last.is_ascii_digit()) { "-" } else { "" };
+    Some(format!("{}{dash}{version}", name.to_lowercase()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_library_has_a_package() {
+        for (text, name) in [
+            ("opening libXcursor.so.1 failed: cannot open shared object file", Some("libxcursor1")),
+            ("Library libxkbcommon-x11.so could not be loaded.", Some("libxkbcommon-x11-0")),
+            ("libX11.so.6: cannot open shared object file", Some("libx11-6")),
+            ("the library is gone", None),
+        ] {
+            assert_eq!(package(text).as_deref(), name);
+        }
+    }
 
     /// winit allows an event loop in the main thread only, where no test runs.
     #[test]
