@@ -78,7 +78,7 @@ fn a_mesh_of_any_grid_is_drawn_and_the_renderers_own_comes_back() {
 fn a_headless_renderer_draws_only_what_is_new() {
     let renderer = Renderer::start(validated());
     let mut client = client(&renderer, &array("image", &[2, 2, 3], "|u1"));
-    let mut rests = |client: &mut Client| {
+    let rests = |client: &mut Client| {
         let before = client.state().frames_drawn;
         std::thread::sleep(std::time::Duration::from_millis(300));
         assert_eq!(client.state().frames_drawn, before);

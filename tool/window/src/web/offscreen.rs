@@ -182,7 +182,7 @@ impl Screen for Offscreen {
 
     fn is_hidden(&mut self) -> bool {
         // The first redraw makes the target, and with it the size of such a picture.
-        !self.web.is_watched() && !(self.serves && self.target.is_none())
+        !(self.web.is_watched() || self.serves && self.target.is_none())
     }
 
     fn due(&self) -> Option<Instant> {
