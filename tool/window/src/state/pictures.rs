@@ -140,8 +140,7 @@ impl<S: Screen> WindowState<S> {
             if !is_hidden || !hook.has_new() {
                 return Ok(());
             }
-            // A minimised window may have no size.
-            extent = vk::Extent2D { width: extent.width.max(1), height: extent.height.max(1) };
+            extent = vk::Extent2D { width: 1, height: 1 };
         }
         let like = (extent, self.screen.format());
         let drawn = draw_again(&mut self.pictures.snapshot, engine, like, self.pace.clock.moment);
