@@ -35,7 +35,8 @@ pub trait FrameHook {
     /// Like [`FrameHook::before_frame`], but for a run without a display: returns when it is time to draw.
     fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()>;
 
-    fn drawn(&mut self);
+    /// Call this after each submitted frame. `seen`: the size of the picture, if it was drawn to be seen.
+    fn drawn(&mut self, seen: Option<vk::Extent2D>);
 
     /// Handles a failed frame. After `Ok`, begin the next frame once [`FrameHook::is_ready`] is true.
     fn rescue(&mut self, engine: &mut Engine, error: Error) -> Result<()>;

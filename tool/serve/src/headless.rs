@@ -80,7 +80,7 @@ fn draw(
             hook.rescue(run.engine(), error)?;
             continue;
         }
-        hook.drawn();
+        hook.drawn(Some(run.extent()));
         let now = Instant::now();
         times.add(now - last);
         let speed = if parameters.paused { 0.0 } else { parameters.speed };

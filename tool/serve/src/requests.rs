@@ -38,6 +38,8 @@ pub(super) struct RequestHandler<'a> {
     pub(super) watch: &'a Watch,
     /// Whether the client's ring is in the engine.
     pub(super) draws: bool,
+    /// Width and height of the last picture that was drawn to be seen.
+    pub(super) picture: [u32; 2],
 }
 
 impl RequestHandler<'_> {
@@ -170,7 +172,7 @@ impl RequestHandler<'_> {
                 true => self.engine.drawer.view.camera.into(),
                 false => self.client.first_camera(&self.setup.config).into(),
             },
-            picture: self.engine.drawer.picture_size().map_or([0, 0], |size| [size.width, size.height]),
+            picture: self.picture,
             shown_at: self.client.shown_at,
         }
     }

@@ -44,6 +44,8 @@ pub(crate) struct ServeHook {
     stamps: Stamps,
     report: ServeReport,
     last_draw: Instant,
+    /// Width and height of the last picture that was drawn to be seen; 0 before the first.
+    picture: [u32; 2],
 }
 
 impl ServeHook {
@@ -68,6 +70,7 @@ impl ServeHook {
             stamps: Stamps::default(),
             report: ServeReport::new(),
             last_draw: Instant::now(),
+            picture: [0; 2],
         }
     }
 
@@ -175,8 +178,8 @@ impl ServeHook {
             return Ok(());
         }
         let draws = self.own.is_some();
-        let watch = &self.report.watch;
-        let mut handler = RequestHandler { client, engine, parameters, setup: &self.setup, watch, draws };
+        let (watch, picture, setup) = (&self.report.watch, self.picture, &self.setup);
+        let mut handler = RequestHandler { client, engine, parameters, setup, watch, draws, picture };
         for _ in 0..MESSAGES_A_FRAME {
             let Some((request, validated, descriptors)) = handler.client.next_request(counters) else {
                 break;
@@ -285,7 +288,8 @@ impl FrameHook for ServeHook {
         }
     }
 
-    fn drawn(&mut self) {
+    fn drawn(&mut self, seen: Option<vk::Extent2D>) {
+        self.picture = seen.map_or(self.picture, |size| [size.width, size.height]);
         self.last_draw = Instant::now();
         let Some(client) = &mut self.client else {
             return self.report.watch.drawn(true);

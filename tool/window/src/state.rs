@@ -120,7 +120,7 @@ impl<S: Screen> WindowState<S> {
             self.draw(&flight, &canvas)?;
         }
         if let Some(hook) = &mut self.run.hook {
-            hook.drawn();
+            hook.drawn(Some(canvas.picture.extent));
         }
         trace_span!("present").in_scope(|| self.screen.present(self.run.engine.queue(), &canvas))?;
         self.title.count(now);

@@ -145,7 +145,7 @@ impl<S: Screen> WindowState<S> {
         let like = (extent, self.screen.format());
         let drawn = draw_again(&mut self.pictures.snapshot, engine, like, self.pace.clock.moment);
         if drawn.is_ok() {
-            hook.drawn();
+            hook.drawn(None);
         }
         match drawn {
             // The next frame tries again.
