@@ -81,9 +81,7 @@ impl Recorder {
         Track {
             name,
             device: format!("{} ({})", device.info().name, device.info().driver),
-            producer: producer.name,
-            uses_cuda: producer.uses_cuda,
-            in_queue: producer.in_queue,
+            producer: producer.clone(),
             frames: self.frames.into(),
             vulkan_clock: self.clock,
             cuda_clock_error_ns: self.cuda.as_ref().map(|clock| clock.error_ns),
@@ -135,10 +133,8 @@ impl Observer for Recorder {
 pub struct Track {
     pub name: String,
     pub device: String,
-    pub producer: &'static str,
-    /// Whether CUDA fills the field, on a stream or in Vulkan's command buffer.
-    pub uses_cuda: bool,
-    pub in_queue: bool,
+    /// If it uses CUDA, the kernel runs on a stream or in Vulkan's command buffer.
+    pub producer: Profile,
     pub frames: Vec<FrameSpans>,
     pub vulkan_clock: GpuClock,
     /// The largest possible error of tying CUDA's clock; `None` without a CUDA stream.
@@ -148,7 +144,7 @@ pub struct Track {
 impl Track {
     /// Returns the kind of program that the producer runs on the GPU; `None` if it runs nothing there.
     pub fn kernel(&self) -> Option<&'static str> {
-        match (self.uses_cuda, self.in_queue) {
+        match (self.producer.uses_cuda, self.producer.in_queue) {
             (true, _) => Some("CUDA kernel"),
             (false, true) => Some("compute shader"),
             (false, false) => None,
