@@ -149,7 +149,8 @@ impl Observers {
             self.set_probe(work, drawer, Some(probe))?;
         }
         if let Some(probe) = &mut self.probe {
-            probe.aim(aim);
+            probe.aim = aim;
+            probe.found = probe.found.filter(|_| aim.is_some());
         }
         Ok(begins)
     }
