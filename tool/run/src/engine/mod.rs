@@ -24,14 +24,14 @@ use tracing::trace_span;
 
 use super::{Choice, Config, ContextThread, FrameTimes, RunSummary, Stop};
 use wavefield_draw::{ColorMap, FieldView, Picture, Style};
-use wavefield_gpu::vulkan::{Device, Flight, Pacer, Queue};
+use wavefield_gpu::vulkan::{Device, Flight, Pacer, Queue, begin, end};
 use wavefield_gpu::{Result, report::Failures};
 use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::producer::{Frame, reads};
 
 pub use batching::Batching;
 pub use commands::AfterDraw;
-use commands::{Recordings, record_behind};
+use commands::Recordings;
 pub use drawer::Drawer;
 #[cfg(target_os = "linux")]
 pub use exchange::ParkedProducer;
@@ -164,8 +164,13 @@ impl Engine {
         drawer.renderer.set_view(flight.index, &drawer.view, picture.extent)?;
         trace_span!("record", frame = frame.index)
             .in_scope(|| drawer.record(observers, work, flight, &frame, produced.source, picture))?;
-        let more = after.commands.map(|record| record_behind(work.queue.device(), flight, record));
-        let more = more.transpose()?;
+        let more = after.commands.is_some();
+        if let Some(record) = after.commands {
+            let (device, commands) = (work.queue.device(), flight.behind);
+            begin(device, commands, vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT)?;
+            record(commands)?;
+            end(device, commands)?;
+        }
         trace_span!("submit", frame = frame.index).in_scope(|| work.submit(flight, after.present, more))?;
         for observer in observers.each_mut() {
             observer.submitted(flight.index, &frame, &produced, picture.extent);
