@@ -17,7 +17,7 @@ use ash::vk;
 
 pub use self::copies::{Copies, Pixels};
 use self::encoder::Encoder;
-use self::scale::Order;
+use self::scale::order_of;
 use crate::Config;
 use wavefield_draw::Picture;
 use wavefield_gpu::vulkan::Device;
@@ -74,7 +74,7 @@ impl Film {
         complete: bool,
     ) -> Result<Option<Self>> {
         let Some(path) = &config.record else { return Ok(None) };
-        let Some(order) = Order::of(format) else {
+        let Some(order) = order_of(format) else {
             return Err(Error::Unsupported(format!(
                 "pictures of {format:?} cannot be recorded: leave --record out"
             )));
