@@ -56,7 +56,7 @@ impl Check {
         let made = Self {
             checker: Checker::new(queue.device(), config.scene, DrawnArray::mesh(config.grid), flights)?,
             pending: vec![None; flights],
-            moments: [(u64::MAX, WaveMoment { time: 0.0, shape: WaveShape::default() }); REMEMBERED],
+            moments: [(u64::MAX, (0.0, WaveShape::default())); REMEMBERED],
             filled: 0,
             tally: Tally::default(),
             exchanged: false,
@@ -134,7 +134,7 @@ impl Observer for Check {
             for ahead in 0..produced.batch.frames {
                 let number = frame.index + ahead;
                 let time = frame.time + ahead as f64 * frame.step;
-                let moment = WaveMoment { time, shape: WaveShape::of(&frame.parameters) };
+                let moment = (time, WaveShape::of(&frame.parameters));
                 self.moments[(number % REMEMBERED as u64) as usize] = (number, moment);
             }
             self.filled = produced.batch.end();
