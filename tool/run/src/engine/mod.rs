@@ -78,8 +78,8 @@ impl Engine {
         queue.patience = wait_limit.limit(None);
         let context = context.finish()?;
         let made = Setup::make(&mut queue, context.as_ref(), choice, config, (format, flights))?;
-        let mut pacer = Pacer::new(&queue, made.flights)?;
-        let Setup { producer, check, renderer, times, flights: _ } = made;
+        let mut pacer = Pacer::new(&queue, made.times.begun.len())?;
+        let Setup { producer, check, renderer, times } = made;
         // Nothing may fail from here on: that would leak the producer.
         let mut producer = ProducerState::new(producer, &config.parameters, config.batch);
         producer.begin(&mut pacer);
