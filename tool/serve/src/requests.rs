@@ -170,7 +170,7 @@ impl RequestHandler<'_> {
                 true => self.engine.drawer.view.camera.into(),
                 false => self.client.first_camera(&self.setup.config).into(),
             },
-            picture: self.engine.drawer.picture_size().map_or([0, 0], |size| [size.width, size.height]),
+            picture: self.engine.drawer.renderer.extent().map_or([0, 0], |size| [size.width, size.height]),
             shown_at: self.client.shown_at,
         }
     }

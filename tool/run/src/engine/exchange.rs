@@ -17,7 +17,8 @@ pub struct ParkedProducer {
 }
 
 impl ParkedProducer {
-    /// Wraps a new producer. `drawing` ([`Drawer::drawing_of`](super::Drawer::drawing_of)) draws its arrays as `camera` sees them.
+    /// Wraps a new producer. `drawing` draws its arrays as `camera` sees them, and is from
+    /// [`FieldRenderer::drawing_of`](wavefield_draw::FieldRenderer::drawing_of).
     pub fn new(producer: Box<dyn Producer>, drawing: Drawing, camera: Camera) -> Self {
         let parameters = producer.profile().parameters.values(&[]);
         let view = FieldView { camera, ..FieldView::of(drawing.array()) };
@@ -122,7 +123,7 @@ mod tests {
 
     fn put(run: &mut Headless, array: DrawnArray, bytes: &[u8]) -> ParkedProducer {
         let engine = run.engine();
-        let drawing = engine.drawer.drawing_of(array).unwrap();
+        let drawing = engine.drawer.renderer.drawing_of(array).unwrap();
         let given = Given::new(engine, &array, bytes);
         let camera = FieldView::of(&array).camera;
         let mut installed = ParkedProducer::new(given, drawing, camera);

@@ -145,7 +145,7 @@ impl Engine {
         after: AfterDraw<'_>,
     ) -> Result<()> {
         let Self { observers, drawer, work, .. } = self;
-        if drawer.picture_size() != Some(picture.extent) {
+        if drawer.renderer.extent() != Some(picture.extent) {
             work.drain()?;
             drawer.resize(picture.extent)?;
         }
