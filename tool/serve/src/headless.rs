@@ -87,10 +87,9 @@ fn draw(
         moment.time += moment.step;
         last = now;
         if hook.wants_picture() {
-            let extent = run.extent();
             // Drain the queue first: draining has a timeout, and reading back has none.
             match run.engine().work.drain() {
-                Ok(()) => hook.send_picture(extent, run.pixels()),
+                Ok(()) => hook.send_picture(config.size, run.pixels()),
                 Err(error) => hook.rescue(run.engine(), error)?,
             }
         }

@@ -110,16 +110,13 @@ impl Observer for Recorder {
     fn finished(&mut self, done: &Finished<'_>) -> Result<()> {
         let Finished { frame, flight, cpu, marks, timeline } = *done;
         let Some(vulkan) = marks.filter(|_| self.wants()) else { return Ok(()) };
-        let cuda = match (timeline, &self.cuda) {
-            (Some(timeline), Some(clock)) => {
-                let time = |event| clock.time_of(event).map_err(|error| timeline.blame(error));
-                match timeline.events(frame) {
-                    Some((before, after)) => time(before)?.zip(time(after)?),
-                    None => None,
-                }
-            }
-            _ => None,
-        };
+        let mut cuda = None;
+        if let (Some(timeline), Some(clock)) = (timeline, &self.cuda)
+            && let Some((before, after)) = timeline.events(frame)
+        {
+            let time = |event| clock.time_of(event).map_err(|error| timeline.blame(error));
+            cuda = time(before)?.zip(time(after)?);
+        }
         let slices = self.slices.as_ref().map(|slices| slices.read(flight)).transpose()?.flatten();
         if self.live && self.frames.len() == self.most {
             self.frames.pop_front();
