@@ -44,7 +44,6 @@ impl Engine {
         drawer.recordings.forget();
         let next = work.next();
         work.producer.first = work.pacer.submitted() - std::mem::replace(&mut other.next, next);
-        work.producer.filled = 0;
         std::mem::swap(&mut *work.producer.producer, &mut other.producer);
         std::mem::swap(&mut work.producer.parameters, &mut other.parameters);
         drawer.renderer.exchange(&mut other.drawing);

@@ -56,6 +56,7 @@ impl ProducerState {
 
     /// Prepares for a new producer. Call this before its first frame.
     pub(super) fn begin(&mut self, pacer: &mut Pacer) {
+        self.filled = 0;
         pacer.set_limit(self.profile().max_in_flight);
         let longest = self.profile().longest_batch;
         self.auto = match self.batching {
