@@ -156,7 +156,8 @@ impl Events {
     }
 
     fn gpu(&self, track: &Track, nanoseconds: f64) -> f64 {
-        track.vulkan_clock.to_host_us(nanoseconds, self.epoch)
+        let clock = &track.vulkan_clock;
+        self.since_epoch(clock.host) + (nanoseconds - clock.gpu_ns) * 1e-3
     }
 }
 
