@@ -2,6 +2,7 @@ use std::mem::ManuallyDrop;
 
 use super::Work;
 use super::batching::{AutoBatch, Batching};
+use crate::watch::verify::last_user;
 use wavefield_gpu::{Result, cuda::KernelValues, vulkan::Pacer};
 use wavefield_handoff::producer::{Frame, Produced, Producer, Profile};
 
@@ -99,14 +100,12 @@ impl Work {
 
 /// Returns the state of one of `slots` slots. `drawn`, `submitted` and `filled` count frames.
 fn slot_now(slot: u64, slots: u64, drawn: u64, submitted: u64, filled: u64) -> SlotNow {
-    let end = filled.max(submitted);
-    let Some(rounds) = end.checked_sub(slot + 1) else { return SlotNow::New };
-    let frame = rounds / slots * slots + slot;
-    match frame {
-        frame if frame < drawn => SlotNow::Drawn(frame),
-        frame if frame == drawn && frame < submitted => SlotNow::AtWork(frame),
-        frame if frame < submitted => SlotNow::Submitted(frame),
-        frame => SlotNow::Ahead(frame),
+    match last_user(filled.max(submitted), slots, slot) {
+        None => SlotNow::New,
+        Some(frame) if frame < drawn => SlotNow::Drawn(frame),
+        Some(frame) if frame == drawn && frame < submitted => SlotNow::AtWork(frame),
+        Some(frame) if frame < submitted => SlotNow::Submitted(frame),
+        Some(frame) => SlotNow::Ahead(frame),
     }
 }
 

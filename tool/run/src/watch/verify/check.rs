@@ -153,7 +153,7 @@ impl Observer for Check {
 }
 
 /// Returns the last of frames 0 to `filled` - 1 that used slot `slot` of `depth`.
-fn last_user(filled: u64, depth: u64, slot: u64) -> Option<u64> {
+pub(crate) fn last_user(filled: u64, depth: u64, slot: u64) -> Option<u64> {
     let rounds = filled.checked_sub(slot + 1)? / depth;
     Some(rounds * depth + slot)
 }
