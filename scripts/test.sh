@@ -164,7 +164,7 @@ if [[ ${CI:-} == true ]] && has_program dpkg-query; then
     # CI has no GPU, and a program starts sooner without the drivers for one.
     export VK_LOADER_DRIVERS_DISABLE='intel_*,radeon_*'
 fi
-if is_built debug/wavefield; then announce 'this' 14; else announce 'the first run' 30 '6 GB'; fi
+if is_built debug/wavefield; then announce 'this' 14; else announce 'the first run' 50 '6 GB'; fi
 tools
 component_step formatting fmt --all --check
 component_step clippy clippy --locked "${crates[@]}" --all-targets -- -D warnings

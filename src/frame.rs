@@ -87,7 +87,7 @@ impl Frames {
                     let mut launch = write.stream().launch_builder(kernel);
                     launch.arg(&mut vertices).arg(&cols).arg(&rows);
                     launch.arg(&number).arg(&time).arg(&PARAMETERS);
-                    // SAFETY: the parameters of `wave` in kernels/wave.cu, which fills the slot.
+                    // SAFETY: the arguments match those of `wave` in kernels/wave.cu, which writes only the slot.
                     unsafe { launch.launch(*config) }.map_err(failed("cuLaunchKernel", &gpu.name))?;
                     time += view.step;
                     // HAND OVER the slot: CUDA's stream signals `ready` after the kernel (`finish` also

@@ -43,7 +43,7 @@ impl Candidate {
         wish: &Wish<'_>,
         cuda: &Result<Vec<CudaInfo>, String>,
     ) -> Result<Self> {
-        // SAFETY: (here and below) one of this instance's devices.
+        // SAFETY: one of this instance's devices.
         let properties = unsafe { instance.get_physical_device_properties(physical) };
         // SAFETY: as above; the instance was made for Vulkan 1.3.
         let info = unsafe { VkInfo::query(instance, physical) }?;
@@ -171,7 +171,7 @@ impl Gpu {
             .push_next(&mut of_1_2)
             .push_next(&mut of_1_3);
         // ANCHOR_END: device
-        // SAFETY: `create` points to locals; Vulkan 1.3 has the features, and the device the extensions.
+        // SAFETY: `create` points to locals; Vulkan 1.3 has the features, and the device has the extensions.
         let device = unsafe { instance.raw.create_device(physical, &create, None) }
             .map_err(|result| Error::Vulkan { call: "vkCreateDevice", device: info.name.clone(), result })?;
         let allocator = Allocator::new(&AllocatorCreateDesc {

@@ -1,7 +1,8 @@
 //! Opens the window, draws in it, and handles its events.
 
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind, set_hook, take_hook};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
@@ -32,15 +33,7 @@ const STILL: Duration = Duration::from_millis(500);
 
 /// Connects to the display. Fails if there is none.
 pub fn connect() -> Result<EventLoop<()>> {
-    // winit panics if one of the X11 libraries that it opens at run time is missing.
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| ()));
-    let made = catch_unwind(|| EventLoop::builder().build());
-    std::panic::set_hook(hook);
-    let made = made.map_err(|panic| match panic.downcast::<String>() {
-        Ok(text) => anyhow!(text),
-        Err(_) => anyhow!("the window system's libraries are incomplete"),
-    })?;
+    let made = without_winit_panic(|| EventLoop::builder().build())?;
     // The text begins with a location in winit's source. Leave that out.
     made.map_err(|error| anyhow!("{}", error.to_string().rsplit(": ").next().unwrap_or_default()))
 }
@@ -48,12 +41,36 @@ pub fn connect() -> Result<EventLoop<()>> {
 /// Draws in a window until it is closed. Returns the frame times.
 pub fn run(event_loop: EventLoop<()>, options: &Options) -> Result<Option<Summary>> {
     let mut app = App { options, state: None, outcome: Ok(()) };
-    let ended = event_loop.run_app(&mut app).context("the window system ended");
-    let outcome = app.outcome.and(ended);
+    let ended = without_winit_panic(|| event_loop.run_app(&mut app)).and_then(|ran| Ok(ran?));
+    let outcome = app.outcome.and(ended.context("the window system ended"));
     match app.state {
         None => outcome.map(|()| None),
         Some(State { frames, times, .. }) => frames.close(outcome).map(|()| times.newest(usize::MAX)),
     }
+}
+
+/// Makes an error of a panic of winit, which panics if an X11 library that it opens at run time is missing, and
+/// on an error of the X server. Other panics go on.
+fn without_winit_panic<T>(run: impl FnOnce() -> T) -> Result<T> {
+    let previous = Arc::new(take_hook());
+    let is_of_winit = Arc::new(AtomicBool::new(false));
+    let (print, seen) = (previous.clone(), is_of_winit.clone());
+    set_hook(Box::new(move |panic| match panic.location().map(Location::file) {
+        Some(file) if ["winit-", "xkbcommon-dl-"].iter().any(|name| file.contains(name)) => {
+            seen.store(true, Relaxed)
+        }
+        _ => print(panic),
+    }));
+    let outcome = catch_unwind(AssertUnwindSafe(run));
+    set_hook(Box::new(move |panic| previous(panic)));
+    outcome.map_err(|panic| {
+        if !is_of_winit.load(Relaxed) {
+            resume_unwind(panic);
+        }
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied());
+        anyhow!("{}", text.unwrap_or("the window system failed"))
+    })
 }
 
 struct App<'a> {

@@ -188,7 +188,7 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
         self.core.check()
     }
 
-    /// Returns the progress of both sides.
+    /// Returns how far both sides have signalled, without waiting.
     pub fn progress(&self) -> Result<Progress> {
         self.core.progress()
     }

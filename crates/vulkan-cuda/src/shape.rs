@@ -1,7 +1,7 @@
 //! An image's dimensions in the terms of both APIs: view type, extent, layers and levels.
 //!
 //! In CUDA's `CUDA_ARRAY3D_DESCRIPTOR`, the extents of missing dimensions are zero. For images with layers,
-//! the depth is the number of layers (six for each cube), and the flags say so (`cuArray3DCreate`).
+//! the depth is the number of layers (six for each cube), and flags mark it as that (`cuArray3DCreate`).
 
 use ash::vk;
 use cudarc::driver::sys;

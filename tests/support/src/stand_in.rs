@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use ash::vk;
 use tempfile::{TempDir, TempPath};
 
-use crate::{PATIENCE, harness, skip_without_tools, wavefield};
+use crate::{PATIENCE, harness, skip_without_tools, test_process, wavefield};
 
 pub use harness::{Report, Run, each};
 
@@ -57,6 +57,14 @@ impl StandIn {
     /// Like [`command`](Self::command), for any program.
     pub fn beneath(&self, program: Command, extensions: &[&str]) -> Command {
         harness::beneath(program, self.folder.path(), extensions)
+    }
+
+    /// Like [`command`](Self::command), for one test of this binary, where a skip is a failure. `module` is the
+    /// test's `module_path!()`.
+    pub fn test(&self, module: &str, name: &str, extensions: &[&str]) -> Command {
+        let mut test = test_process(module, name);
+        test.env("WAVEFIELD_REQUIRE_GPU", "1");
+        self.beneath(test, extensions)
     }
 
     /// The program with the CUDA half only. Its device is then unknown to Vulkan.

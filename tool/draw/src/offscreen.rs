@@ -7,7 +7,7 @@ use wavefield_gpu::vulkan::{Device, Image, ImageDesc};
 pub struct OffscreenTarget(Image);
 
 impl OffscreenTarget {
-    /// The format of the pixels in a PNG file.
+    /// The format whose bytes a PNG file takes without conversion.
     pub const FORMAT: vk::Format = vk::Format::R8G8B8A8_SRGB;
 
     pub fn new(device: &Device, extent: vk::Extent2D, format: vk::Format) -> Result<Self> {

@@ -43,7 +43,7 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
     output.finish()
 }
 
-/// Writes `value` as JSON. Fails if a number is not finite, because JSON cannot represent it.
+/// Writes `value` as JSON. Fails if an `f64` is not finite; in an `Option`, such a number becomes `null`.
 pub fn write_json<T: Serialize + DeserializeOwned>(path: &Path, value: &T) -> Result<()> {
     write(path, |file| {
         let text = serde_json::to_string_pretty(value)?;

@@ -15,7 +15,7 @@ pub struct FrameTimes {
 
 impl Default for FrameTimes {
     fn default() -> Self {
-        // 1 µs to 1 hour; other times are clamped.
+        // 1 µs to 1 hour. Longer times are clamped.
         let nanoseconds = Histogram::new_with_bounds(1_000, 3_600_000_000_000, 3);
         Self {
             nanoseconds: nanoseconds.unwrap_or_else(|_| unreachable!("the bounds are valid")),

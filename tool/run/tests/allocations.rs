@@ -133,8 +133,8 @@ fn a_checked_frame_by_cuda_allocates_nothing() {
 fn a_frame_by_cuda_allocates_nothing_on_the_stand_in() {
     use wavefield_test_support::stand_in::{self, StandIn};
     let Some(stand_in) = StandIn::new() else { return };
-    let mut test = common::test_process(module_path!(), "a_frame_by_cuda_allocates_nothing");
-    test.env("WAVEFIELD_REQUIRE_GPU", "1");
-    let done = stand_in::run(&mut stand_in.beneath(test, &stand_in::ALL)).unwrap();
+    let mut test = stand_in.test(module_path!(), "a_frame_by_cuda_allocates_nothing", &stand_in::ALL);
+    let done = stand_in::run(&mut test).unwrap();
     common::assert_exit(&done.output, 0);
+    assert!(common::stdout(&done.output).contains("1 passed"), "{}", common::stdout(&done.output));
 }

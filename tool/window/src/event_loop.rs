@@ -1,10 +1,14 @@
 #[cfg(target_os = "linux")]
 use std::os::unix::net::UnixStream;
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind, set_hook, take_hook};
 #[cfg(target_os = "linux")]
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use winit::application::ApplicationHandler;
 use winit::error::EventLoopError;
+use winit::platform::run_on_demand::EventLoopExtRunOnDemand;
 
 use wavefield_gpu::{Error, Result};
 
@@ -14,10 +18,7 @@ pub struct EventLoop(pub(super) winit::event_loop::EventLoop<()>);
 impl EventLoop {
     pub fn new() -> Result<Self> {
         let failed = |reason| Error::Window { what: "no display", reason };
-        // winit panics if an X11 library that it opens at run time is missing. Turn that into an error.
-        let hook = std::panic::take_hook();
-        std::panic::set_hook(Box::new(|_| ()));
-        let made = catch_unwind(|| {
+        let made = without_winit_panic(|| {
             #[allow(unused_mut)]
             let mut builder = winit::event_loop::EventLoop::builder();
             #[cfg(target_os = "linux")]
@@ -28,17 +29,39 @@ impl EventLoop {
             }
             builder.build()
         });
-        std::panic::set_hook(hook);
-        match made {
-            Ok(Ok(event_loop)) => Ok(Self(event_loop)),
-            Ok(Err(error)) => Err(failed(words(&error))),
-            Err(panic) => {
-                let text = panic.downcast_ref::<String>().map(String::as_str);
-                let text = text.or(panic.downcast_ref::<&str>().copied());
-                Err(failed(text.unwrap_or("the window system's libraries are incomplete").to_owned()))
-            }
-        }
+        made.map_err(failed)?.map(Self).map_err(|error| failed(words(&error)))
     }
+
+    /// Returns an error in the middle of a run if the display server or its libraries end it.
+    pub(super) fn run(&mut self, app: &mut impl ApplicationHandler) -> Result<()> {
+        let ran = without_winit_panic(|| self.0.run_app_on_demand(app));
+        ran.map_err(ended)?.map_err(|error| ended(words(&error)))
+    }
+}
+
+/// Returns the text of a panic of winit, and prints nothing of it. winit panics if an X11 library that it opens
+/// at run time is missing, and on an error of the X server: that of a picture for a window that another program
+/// has destroyed, for example. Other panics go on.
+fn without_winit_panic<T>(run: impl FnOnce() -> T) -> std::result::Result<T, String> {
+    let previous = Arc::new(take_hook());
+    let is_of_winit = Arc::new(AtomicBool::new(false));
+    let (print, seen) = (previous.clone(), is_of_winit.clone());
+    set_hook(Box::new(move |panic| match panic.location().map(Location::file) {
+        Some(file) if ["winit-", "xkbcommon-dl-"].iter().any(|name| file.contains(name)) => {
+            seen.store(true, Relaxed)
+        }
+        _ => print(panic),
+    }));
+    let outcome = catch_unwind(AssertUnwindSafe(run));
+    set_hook(Box::new(move |panic| previous(panic)));
+    outcome.map_err(|panic| {
+        if !is_of_winit.load(Relaxed) {
+            resume_unwind(panic);
+        }
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied());
+        text.unwrap_or("the window system failed").to_owned()
+    })
 }
 
 #[cfg(target_os = "linux")]
@@ -74,4 +97,23 @@ fn words(error: &EventLoopError) -> String {
     let text = error.to_string();
     let reason = text.split_once(".rs:").and_then(|(_, rest)| rest.split_once(": "));
     reason.map_or(&*text, |(_line, reason)| reason).trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// winit allows an event loop in the main thread only, where no test runs.
+    #[test]
+    fn a_panic_of_winit_is_an_error() {
+        let made = without_winit_panic(|| winit::event_loop::EventLoop::<()>::with_user_event().build());
+        let reason = made.expect_err("winit panics outside of the main thread");
+        assert!(reason.contains("main thread"), "{reason}");
+    }
+
+    #[test]
+    #[should_panic(expected = "this crate's own")]
+    fn another_panic_goes_on() {
+        let _ = without_winit_panic(|| panic!("this crate's own"));
+    }
 }

@@ -28,7 +28,6 @@ pub mod web;
 use winit::application::ApplicationHandler;
 use winit::event::{StartCause, WindowEvent};
 use winit::event_loop::{ActiveEventLoop, ControlFlow};
-use winit::platform::run_on_demand::EventLoopExtRunOnDemand;
 use winit::window::WindowId;
 
 use self::desktop::Desktop;
@@ -52,8 +51,8 @@ pub fn run_windowed(
     let traced = Traced::begin(config)?;
     let failures = Failures::default();
     let mut app = WindowApp { config, stop, hook, traced, state: None, failures, left: false };
-    let ran = event_loop.0.run_app_on_demand(&mut app);
-    app.failures.catch(ran.map_err(|error| ended(error.to_string())));
+    let ran = event_loop.run(&mut app);
+    app.failures.catch(ran);
     let Some(state) = app.state else {
         app.failures.outcome()?;
         return Err(ended("before a window could be opened".into()));

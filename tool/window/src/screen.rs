@@ -12,7 +12,7 @@ use wavefield_run::Engine;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// An event of the mouse, a key or a touch, as egui defines it. Positions are in points.
+    /// A mouse, keyboard or touch event, as egui defines it. Positions are in points.
     Event(egui::Event),
     /// The picture's size in pixels, and the pixels per point.
     Size(vk::Extent2D, f32),

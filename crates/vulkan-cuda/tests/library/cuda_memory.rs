@@ -192,9 +192,8 @@ fn all_of_them_run_on_the_stand_in() {
 
 /// Runs one test of this file in its own process, on the stand-in.
 fn attempt(stand_in: &StandIn, name: &str, fail: &str) -> Result<Run, String> {
-    let mut test = common::test_process(module_path!(), name);
-    test.env("WAVEFIELD_REQUIRE_GPU", "1");
-    run(stand_in.beneath(test, &[&ALL[..], &["sparseBinding"]].concat()).env("STAND_IN_FAIL", fail))
+    let extensions = [&ALL[..], &["sparseBinding"]].concat();
+    run(stand_in.test(module_path!(), name, &extensions).env("STAND_IN_FAIL", fail))
 }
 
 /// Ends the process as the program does: with exit code 1 after an error.

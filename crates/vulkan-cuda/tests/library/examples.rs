@@ -84,10 +84,7 @@ fn all_of_them_run_on_the_stand_in() {
         "memory_of_cuda_is_imported",
     ];
     for name in names {
-        let mut test = common::test_process(module_path!(), name);
-        // One at a time, and a skip is a failure.
-        test.env("WAVEFIELD_REQUIRE_GPU", "1");
-        let done = run(&mut stand_in.beneath(test, &ALL)).unwrap();
+        let done = run(&mut stand_in.test(module_path!(), name, &ALL)).unwrap();
         done.check_clean(0).unwrap_or_else(|problem| panic!("{name}: {problem}"));
         let said = common::stdout(&done.output);
         assert!(said.contains("1 passed"), "{name}: {said}");
@@ -110,9 +107,7 @@ fn an_example_outlives_a_fault_of_cuda() {
         ("a_kernel_of_cudarc_fills_the_slots", "cuSignalExternalSemaphoresAsync:719:3"),
     ];
     let problems = each(&cases, |&(name, fail)| {
-        let mut test = common::test_process(module_path!(), name);
-        test.env("WAVEFIELD_REQUIRE_GPU", "1");
-        let done = run(stand_in.beneath(test, &ALL).env("STAND_IN_FAIL", fail));
+        let done = run(stand_in.test(module_path!(), name, &ALL).env("STAND_IN_FAIL", fail));
         // The test in the child process must fail, but end.
         match done {
             Ok(done) if done.output.status.code() == Some(101) => Ok(()),

@@ -785,9 +785,7 @@ fn all_of_them_on_the_stand_in() {
         ("a_ring_in_use_is_leaked", ""),
     ];
     for (index, (name, fail)) in sound.into_iter().chain(broken).enumerate() {
-        let mut test = common::test_process(module_path!(), name);
-        test.env("WAVEFIELD_REQUIRE_GPU", "1");
-        let mut test = stand_in.beneath(test, &ALL);
+        let mut test = stand_in.test(module_path!(), name, &ALL);
         let done = run(test.env("STAND_IN_FAIL", fail).env("STAND_IN_CUDA_DEVICES", "2")).unwrap();
         let report = if index < sound.len() { done.check_clean(0) } else { done.check_end(0) };
         let report = report.unwrap_or_else(|problem| panic!("{name}: {problem}"));
@@ -865,8 +863,7 @@ fn a_whole_use() {
 }
 
 fn attempt(stand_in: &StandIn, name: &str, fail: &str) -> Result<Run, String> {
-    let test = common::test_process(module_path!(), name);
-    run(stand_in.beneath(test, &ALL).env("STAND_IN_FAIL", fail))
+    run(stand_in.test(module_path!(), name, &ALL).env("STAND_IN_FAIL", fail))
 }
 
 /// One failure of one call.

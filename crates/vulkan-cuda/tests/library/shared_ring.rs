@@ -712,9 +712,7 @@ fn all_of_them_on_the_stand_in() {
         ("a_fault_lets_vulkan_go", "cuSignalExternalSemaphoresAsync:719:2"),
     ];
     for (index, (name, fail)) in sound.into_iter().chain(broken).enumerate() {
-        let mut test = common::test_process(module_path!(), name);
-        test.env("WAVEFIELD_REQUIRE_GPU", "1");
-        let done = run(stand_in.beneath(test, &ALL).env("STAND_IN_FAIL", fail)).unwrap();
+        let done = run(stand_in.test(module_path!(), name, &ALL).env("STAND_IN_FAIL", fail)).unwrap();
         let report = if index < sound.len() { done.check_clean(0) } else { done.check_end(0) };
         let report = report.unwrap_or_else(|problem| panic!("{name}: {problem}"));
         assert!(common::stdout(&done.output).contains("1 passed"), "{name}");
@@ -724,9 +722,8 @@ fn all_of_them_on_the_stand_in() {
         }
     }
     // The stand-in knows a wait that is too narrow, however it is submitted.
-    let mut test = common::test_process(module_path!(), "the_older_submission_at_one_stage");
-    test.env("WAVEFIELD_REQUIRE_GPU", "1");
-    let done = run(&mut stand_in.beneath(test, &ALL)).unwrap();
+    let mut test = stand_in.test(module_path!(), "the_older_submission_at_one_stage", &ALL);
+    let done = run(&mut test).unwrap();
     let problem = done.check_end(0).unwrap_err();
     assert!(problem.contains("a shared semaphore at ALL_TRANSFER, not ALL_COMMANDS"), "{problem}");
 }

@@ -118,7 +118,7 @@ impl Device {
     }
 
     pub fn allocator(&self) -> MutexGuard<'_, Allocator> {
-        // A panic of another thread leaves the allocator intact.
+        // Ignore poisoning: a panic in another thread leaves the allocator intact.
         self.shared.allocator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

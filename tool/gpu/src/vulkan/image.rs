@@ -55,7 +55,7 @@ impl Image {
             .array_layers(1)
             .samples(desc.samples)
             .usage(desc.usage);
-        // SAFETY: a live device and a plain description.
+        // SAFETY: a live device, and a description without pointers.
         let raw = AutoDestroy::new(device, "vkCreateImage", |vk| unsafe { vk.create_image(&info, None) })?;
         let allocation = AllocationCreateDesc {
             name: desc.label,

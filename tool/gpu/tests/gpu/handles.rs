@@ -86,8 +86,8 @@ fn a_device_without_interop_exports_nothing() {
 #[test]
 fn on_the_stand_in_it_exports_nothing_either() {
     let Some(stand_in) = stand_in::StandIn::new() else { return };
-    let test = common::test_process(module_path!(), "a_device_without_interop_exports_nothing");
-    let done = stand_in::run(&mut stand_in.beneath(test, &stand_in::ALL)).unwrap();
+    let name = "a_device_without_interop_exports_nothing";
+    let done = stand_in::run(&mut stand_in.test(module_path!(), name, &stand_in::ALL)).unwrap();
     let report = done.check_clean(0).unwrap_or_else(|problem| panic!("{problem}"));
     assert!(report.count("vkCreateDevice") > 0 && report.count("vkGetMemoryFdKHR") == 0, "{report:?}");
 }

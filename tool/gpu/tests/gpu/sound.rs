@@ -294,12 +294,11 @@ fn all_of_them_on_the_stand_in() {
         "memory_that_is_smaller_than_its_buffer_is_refused",
     ];
     for name in names {
-        let mut test = common::test_process(module_path!(), name);
-        test.env("WAVEFIELD_REQUIRE_GPU", "1");
+        let mut test = stand_in.test(module_path!(), name, &ALL);
         if name == "memory_that_is_smaller_than_its_buffer_is_refused" {
             test.env("STAND_IN_SMALL_BUFFERS", "1");
         }
-        let done = run(&mut stand_in.beneath(test, &ALL)).unwrap();
+        let done = run(&mut test).unwrap();
         let report = done.check_clean(0).unwrap_or_else(|problem| panic!("{name}: {problem}"));
         assert!(common::stdout(&done.output).contains("1 passed"), "{name}");
         if name == "a_signal_does_not_overtake_a_memset" {

@@ -132,7 +132,8 @@ impl Observers {
         }
     }
 
-    /// Starts finding the element at this pixel; `None` stops that. Returns whether it waited for both APIs.
+    /// Looks for the array's element under this pixel in each frame from now on; with `None`, for none. Returns
+    /// whether this waited for both APIs.
     pub fn point(
         &mut self,
         work: &mut Work,

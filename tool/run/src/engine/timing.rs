@@ -76,36 +76,37 @@ mod tests {
         let table = DeviceTable::headless(config.validation).unwrap();
         let mut run = Headless::new(&table.choose(None, config.producer).unwrap(), &config).unwrap();
         let moment = Moment { time: 0.5, step: 0.0 };
-        for _ in 0..2 {
-            run.frame_at(moment).unwrap();
-        }
-        // The large picture is still being drawn.
+        run.frame_at(moment).unwrap();
+        // The second frame is held back until another thread lets it go.
+        let device = run.engine().device().clone();
+        let held = device.timeline(0).unwrap();
+        let stage_mask = vk::PipelineStageFlags2::ALL_COMMANDS;
+        let wait = [vk::SemaphoreSubmitInfo::default().semaphore(held.raw()).value(1).stage_mask(stage_mask)];
+        let batch = vk::SubmitInfo2::default().wait_semaphore_infos(&wait);
+        // SAFETY: the semaphore lives until `finish` below has waited for this submission.
+        unsafe { run.engine().queue().submit(&[batch]) }.unwrap();
+        run.frame_at(moment).unwrap();
         let engine = run.engine();
         let extent = vk::Extent2D { width: 30, height: 30 };
-        let small = OffscreenTarget::new(engine.device(), extent, OffscreenTarget::FORMAT).unwrap();
+        let small = OffscreenTarget::new(&device, extent, OffscreenTarget::FORMAT).unwrap();
         let flight = engine.begin().unwrap();
-        let (device, done) = (engine.device().clone(), engine.work.pacer.signal().semaphore);
-        // When the CPU was done with the frame, and when the earlier frames were last seen unfinished.
-        let (ended, unfinished) = std::thread::scope(|threads| {
-            let watch = threads.spawn(move || {
-                let mut unfinished = Instant::now();
-                loop {
-                    let now = Instant::now();
-                    // SAFETY: the pacer's timeline, which outlives this thread.
-                    if unsafe { device.raw().get_semaphore_counter_value(done) }.unwrap() >= 2 {
-                        return unfinished;
-                    }
-                    unfinished = now;
-                    std::thread::sleep(Duration::from_micros(200));
-                }
+        let (ended, released) = std::thread::scope(|threads| {
+            let release = threads.spawn(|| {
+                // Long enough that the frame below has begun to wait.
+                std::thread::sleep(Duration::from_millis(50));
+                let released = Instant::now();
+                let signal = vk::SemaphoreSignalInfo::default().semaphore(held.raw()).value(1);
+                // SAFETY: a live timeline semaphore of this device, which nothing else signals.
+                unsafe { device.raw().signal_semaphore(&signal) }.unwrap();
+                released
             });
             engine.draw(&flight, moment, &small.picture(), AfterDraw::default()).unwrap();
-            (Instant::now(), watch.join().unwrap())
+            (Instant::now(), release.join().unwrap())
         });
         engine.work.finish().unwrap();
         let (end, producer) = (engine.next_frame(), engine.work.producer.get());
         let timing = engine.observers.collect_finished(end, producer).unwrap().unwrap();
         assert_eq!(timing.frame, 2);
-        assert!(ended - timing.cpu >= unfinished, "{:?} until {ended:?}, {unfinished:?}", timing.cpu);
+        assert!(ended - timing.cpu >= released, "{:?} until {ended:?}, {released:?}", timing.cpu);
     }
 }

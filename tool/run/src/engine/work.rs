@@ -137,9 +137,10 @@ impl Work {
             failure.is_some()
         };
         let_go();
+        let drawn = self.wait_limit.drawn();
         let mut look = |since| {
             let patience = if let_go() { patience.min(AFTER_A_FAILURE) } else { patience };
-            match since < patience {
+            match drawn(since) < patience {
                 true => Ok(()),
                 false => Err(Error::Unsupported("still waiting".into())),
             }
@@ -210,6 +211,12 @@ impl WaitLimit {
         }
     }
 
+    /// Begins a wait. Returns a function from the time that passed to the time that counts: see [`drawn_for`].
+    fn drawn(&self) -> impl Fn(Duration) -> Duration + use<> {
+        let began = self.software.then(cpu_time).flatten();
+        move |waited| drawn_for(waited, began.and_then(|began| Some(cpu_time()?.saturating_sub(began))))
+    }
+
     /// Returns a function to call during a wait, with the time since a frame last finished. It fails if the
     /// producer has failed, or once the time exceeds the limit: after a stop request, at most [`STOPPING`].
     pub(super) fn watch<'a>(
@@ -219,11 +226,10 @@ impl WaitLimit {
         slowest: Option<Duration>,
     ) -> impl Fn(Duration) -> Result<()> + 'a {
         let limit = self.limit(slowest);
-        let began = self.software.then(cpu_time).flatten();
+        let drawn = self.drawn();
         move |waited| {
             producer.is_idle()?;
-            let ran = began.zip(cpu_time()).map(|(began, now)| now.saturating_sub(began));
-            let waited = drawn_for(waited, ran);
+            let waited = drawn(waited);
             if self.stop.requested() && waited >= STOPPING {
                 let progress = producer.progress().map_or(String::new(), |progress| format!(" ({progress})"));
                 return Err(Error::Stopped(format!(

@@ -73,9 +73,7 @@ macro_rules! on_both {
         fn clients_of_cuda_run_on_the_stand_in() {
             let Some(stand_in) = StandIn::new() else { return };
             for name in [$(stringify!($gpu)),*] {
-                let mut test = common::test_process(module_path!(), name);
-                test.env("WAVEFIELD_REQUIRE_GPU", "1");
-                let output = stand_in.beneath(test, &with_sparse()).output().unwrap();
+                let output = stand_in.test(module_path!(), name, &with_sparse()).output().unwrap();
                 common::assert_exit(&output, 0);
                 assert!(common::stdout(&output).contains("1 passed"), "{name}");
             }

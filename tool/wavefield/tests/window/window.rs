@@ -532,13 +532,22 @@ fn it_may_be_closed_in_the_first_frames() {
 #[test]
 fn a_window_that_is_destroyed_ends_it() {
     let Some(display) = Display::start() else { return };
-    let mut shown = Shown::start(&display, &[]);
-    shown.assert_frames_go_on();
-    let window = shown.window().to_string();
-    display.xdotool(&["windowclose", &window]);
-    let output = shown.end();
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{}: {}", output.status, stderr(&output));
-    assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+    for is_stopped in [false, true, true, true] {
+        let mut shown = Shown::start(&display, &[]);
+        shown.assert_frames_go_on();
+        let window = shown.window().to_string();
+        // Stopped in a frame, the program presents to a window that is gone, before it knows of it.
+        if is_stopped {
+            shown.signal("STOP");
+        }
+        display.xdotool(&["windowclose", &window]);
+        if is_stopped {
+            shown.signal("CONT");
+        }
+        let output = shown.end();
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{}: {}", output.status, stderr(&output));
+        assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+    }
 }
 
 /// The program still writes what it has checked and traced so far.

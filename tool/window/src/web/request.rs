@@ -76,7 +76,7 @@ impl Gate {
         RequestOutcome::Accept { answer, length, proof: self.proof(query) }
     }
 
-    /// Proves that this server knows the token: HMAC-SHA-256 (RFC 2104) of the page's nonce, in hexadecimal.
+    /// Returns the proof that this server knows the token: its HMAC-SHA-256 (RFC 2104) of `nonce`, in hex.
     fn proof(&self, nonce: &str) -> String {
         let mac = Hmac::<Sha256>::new_from_slice(self.token.as_bytes()).expect("a key may have any length");
         mac.chain_update(nonce).finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
