@@ -109,13 +109,10 @@ impl ClientMemory {
         let Self::Host(memory) = self else {
             return engine.observers.blank(&mut engine.work, &self.slots(), self.owner());
         };
-        let blank = [frame_stamp::BLANK.to_ne_bytes(); 1 << 14];
-        let (bytes, end) = (blank.as_flattened(), memory.stride * memory.buffers.len() as u64);
-        let mut at = 0;
-        while at < end {
-            let rest = &bytes[..bytes.len().min((end - at) as usize)];
-            memory.file.write_all_at(rest, at).map_err(|error| out_of_memory(end, error))?;
-            at += rest.len() as u64;
+        let blank = [frame_stamp::BLANK.to_ne_bytes(); SLOT_ALIGNMENT as usize / 4];
+        let end = memory.stride * memory.buffers.len() as u64;
+        for at in (0..end).step_by(SLOT_ALIGNMENT as usize) {
+            memory.file.write_all_at(blank.as_flattened(), at).map_err(|error| out_of_memory(end, error))?;
         }
         Ok(())
     }
