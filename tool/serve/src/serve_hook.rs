@@ -322,7 +322,7 @@ impl FrameHook for ServeHook {
     }
 
     fn close(&mut self, engine: &Engine, reason: &str) -> Result<()> {
-        self.acceptor.close();
+        self.acceptor.shut();
         let producer = engine.work.producer.profile().name;
         let client = self.client.take();
         if let Some(client) = &client {
