@@ -82,16 +82,13 @@ pub(super) fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Res
     check_outputs(config.output.iter().chain(&options.json))?;
     #[cfg(feature = "web")]
     if let Some(web) = args.web.open(headless)? {
-        return show(serve_windowed(&config, &options, stop, |hook| {
-            run_remote(web, &config, stop, Some(hook))
-        })?);
+        return show(run_remote(web, &config, stop, Some(serve_windowed(&config, &options, stop)?))?);
     }
     if !headless {
         match connect(&config, stop) {
             Ok(mut event_loop) => {
-                return show(serve_windowed(&config, &options, stop, |hook| {
-                    run_windowed(&mut event_loop, &config, stop, Some(hook))
-                })?);
+                let hook = serve_windowed(&config, &options, stop)?;
+                return show(run_windowed(&mut event_loop, &config, stop, Some(hook))?);
             }
             Err(error) => {
                 note!("note: {error}; running headless");
