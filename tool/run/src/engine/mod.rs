@@ -54,7 +54,7 @@ pub struct Engine {
     flights: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Moment {
     /// Seconds since the start.
     pub time: f64,
