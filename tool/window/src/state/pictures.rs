@@ -93,7 +93,7 @@ impl<S: Screen> WindowState<S> {
         self.announce(begun)
     }
 
-    fn announce(&mut self, outcome: Result<String>) -> Result<()> {
+    pub(super) fn announce(&mut self, outcome: Result<String>) -> Result<()> {
         let words = match outcome {
             Err(error) if self.run.engine.work.has_failed() => return Err(error),
             Ok(words) => words,
