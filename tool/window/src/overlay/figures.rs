@@ -165,9 +165,7 @@ impl Figures {
     pub(super) fn quantiles(&self) -> Option<(f64, f64)> {
         let mut times: Vec<f64> = self.frame_times().collect();
         times.sort_unstable_by(f64::total_cmp);
-        let at = |part: f64| {
-            times.get(((times.len() as f64 * part) as usize).min(times.len().max(1) - 1)).copied()
-        };
+        let at = |part: f64| times.get((times.len() as f64 * part) as usize).copied();
         at(0.5).zip(at(0.99))
     }
 }
