@@ -151,15 +151,6 @@ fn kernel_name(kernel: Option<&KernelSource>) -> &str {
     gallery::entry_of(kernel).map_or(own, |entry| entry.name)
 }
 
-fn values(ui: &mut Ui, view: &OverlayView<'_>, values: &mut [f32]) {
-    let parameters = &view.engine.work.producer.profile().parameters;
-    for (parameter, value) in parameters.iter().zip(values) {
-        row(ui, &parameter.name, None, |ui| {
-            ui.add(Slider::new(value, parameter.min..=parameter.max).suffix(unit(&parameter.unit)));
-        });
-    }
-}
-
 /// Returns a unit as a suffix. A single character follows the number directly, a longer unit after a space.
 fn unit(unit: &str) -> String {
     if unit.chars().count() > 1 { format!(" {unit}") } else { unit.to_owned() }
@@ -177,7 +168,11 @@ fn looks(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
     let obstacle = (!has_colors).then(|| "the image has colours of its own".to_owned());
     let name = |&map: &ColorMap| (word(map), None);
     list(ui, "colours", obstacle, &mut parameters.colormap, ColorMap::value_variants(), &[], name);
-    values(ui, view, &mut draft.values);
+    for (parameter, value) in view.engine.work.producer.profile().parameters.iter().zip(&mut draft.values) {
+        row(ui, &parameter.name, None, |ui| {
+            ui.add(Slider::new(value, parameter.min..=parameter.max).suffix(unit(&parameter.unit)));
+        });
+    }
     if view.still {
         return;
     }
