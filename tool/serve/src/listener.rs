@@ -113,10 +113,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         // Skip this if `remove_files` has removed the files already: another renderer may be listening there
         // by now.
-        let mut all = listening();
-        if let Some(own) = all.iter().position(|files| files.identity == self.identity) {
-            all.remove(own).remove();
-        }
+        listening().extract_if(.., |files| files.identity == self.identity).for_each(|files| files.remove());
     }
 }
 

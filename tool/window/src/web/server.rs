@@ -74,15 +74,8 @@ fn keep(
     viewers: &mut Vec<Viewer>,
     mut each: impl FnMut(&mut Viewer) -> Result<(), Left>,
 ) -> Vec<ViewerInput> {
-    let mut released = Vec::new();
-    viewers.retain_mut(|viewer| {
-        let stays = each(viewer).is_ok();
-        if !stays {
-            released.extend(viewer.releases());
-        }
-        stays
-    });
-    released
+    let left = viewers.extract_if(.., |viewer| each(viewer).is_err());
+    left.flat_map(|viewer| viewer.releases().collect::<Vec<_>>()).collect()
 }
 
 pub(crate) struct Server {
