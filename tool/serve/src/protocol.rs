@@ -271,15 +271,11 @@ const MAX_ID: u64 = 1 << 53;
 pub(super) fn request_id(packet: &[u8]) -> Result<Option<u64>, String> {
     #[derive(Deserialize)]
     struct Id {
-        #[serde(default)]
         request_id: Option<u64>,
     }
-    let wrong = || format!("`request_id` is not a whole number below {MAX_ID}");
-    let Id { request_id } = serde_json::from_slice(packet).map_err(|_| wrong())?;
-    match request_id {
-        Some(id) if id >= MAX_ID => Err(wrong()),
-        id => Ok(id),
-    }
+    let read = serde_json::from_slice(packet).ok().map(|Id { request_id }| request_id);
+    let valid = read.filter(|id| id.is_none_or(|id| id < MAX_ID));
+    valid.ok_or_else(|| format!("`request_id` is not a whole number below {MAX_ID}"))
 }
 
 impl FromClient {

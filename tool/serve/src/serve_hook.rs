@@ -118,11 +118,9 @@ impl ServeHook {
     }
 
     fn wait_for_news(&self, left: Duration) {
-        let quiet = match &self.client {
-            Some(client) => client.quiet_time(self.has_ring()),
-            None => NO_CLIENT,
-        };
-        let client = self.client.as_ref().and_then(Client::watched);
+        let client = self.client.as_ref();
+        let quiet = client.map_or(NO_CLIENT, |client| client.quiet_time(self.has_ring()));
+        let client = client.and_then(Client::watched);
         let mut watched: Vec<_> = self.acceptor.watched().chain(client).collect();
         // An error only ends the wait early.
         let _ = poll(&mut watched, Timespec::try_from(left.min(quiet)).ok().as_ref());
@@ -284,10 +282,9 @@ impl FrameHook for ServeHook {
     }
 
     fn is_still(&self) -> bool {
-        let waits = |client: &Client| client.busy || client.leaving.is_some();
         self.has_ring()
             && self.is_ready()
-            && self.client.as_ref().is_some_and(|client| !waits(client))
+            && self.client.as_ref().is_some_and(|client| !client.busy && client.leaving.is_none())
             && !self.has_new()
             && !self.wants_picture()
     }
