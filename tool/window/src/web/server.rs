@@ -187,7 +187,7 @@ impl Server {
         let (pixels, told) = (state.picture.take(), std::mem::take(&mut state.told));
         drop(state);
         if let Some(pixels) = pixels
-            && !self.shown.as_ref().is_some_and(|shown| shown.is_same(&pixels))
+            && self.shown.as_ref().is_none_or(|shown| shown.pixels != pixels)
         {
             let number = self.shown.as_ref().map_or(0, |shown| shown.number.wrapping_add(1));
             self.shown = Some(ShownPicture::new(number, pixels));

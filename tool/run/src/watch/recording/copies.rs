@@ -6,6 +6,7 @@ use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device, image_barrier, pipeline_barrier, to_host};
 
 /// A picture's pixels, with four bytes each in the picture's format.
+#[derive(PartialEq)]
 pub struct Pixels {
     pub bytes: Vec<u8>,
     pub extent: vk::Extent2D,
