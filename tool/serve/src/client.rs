@@ -86,7 +86,7 @@ impl From<Fault> for ClientEnd {
     }
 }
 
-type ReceivedRequest = (Request, Validated, Vec<ClientFd>);
+pub(super) type ReceivedRequest = (Request, Validated, Vec<ClientFd>);
 
 /// The values of `ready` and `free`; `None` with memory `host`.
 type Counters = Option<(u64, u64)>;

@@ -154,10 +154,8 @@ impl ServeHook {
         let watch = &self.report.watch;
         let mut handler = RequestHandler { client, engine, parameters, setup: &self.setup, watch, draws };
         for _ in 0..MESSAGES_A_FRAME {
-            let Some((request, validated, descriptors)) = handler.client.next_request(counters) else {
-                break;
-            };
-            handler.answer(request, validated, descriptors)?;
+            let Some(received) = handler.client.next_request(counters) else { break };
+            handler.answer(received)?;
         }
         Ok(())
     }
