@@ -15,7 +15,7 @@ use vulkan_cuda::{CudaBuffer, ExportedBuffer, ExportedSemaphore};
 
 use super::frame_ledger::Origin;
 use super::protocol::{MemoryKind, MemoryPlace, Render, VulkanMemory};
-use wavefield_draw::PictureKind;
+use wavefield_draw::{PictureKind, PicturePlace};
 use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device};
 use wavefield_gpu::{Error, Result};
 use wavefield_handoff::contents::{array::DrawnArray, frame_stamp};
@@ -56,7 +56,7 @@ pub(super) struct HostMemory {
 
 pub(super) struct RenderTarget {
     pub(super) into: vk::Buffer,
-    pub(super) places: Vec<wavefield_draw::PicturePlace>,
+    pub(super) places: Vec<PicturePlace>,
     /// What to signal once the pictures are drawn. `None` with memory `host`: wait for the GPU, then call
     /// [`ClientMemory::copy_pictures`].
     pub(super) signal: Option<vk::SemaphoreSubmitInfo<'static>>,
@@ -297,11 +297,7 @@ impl ClientMemory {
     }
 
     /// With memory `host`, copies pictures to the allocation. The GPU must be done with them.
-    pub(super) fn copy_pictures(
-        &self,
-        render: &Render,
-        places: &[wavefield_draw::PicturePlace],
-    ) -> Result<()> {
+    pub(super) fn copy_pictures(&self, render: &Render, places: &[PicturePlace]) -> Result<()> {
         let Self::Host(memory) = self else { return Ok(()) };
         let (Some(buffer), Some(file)) = (&memory.pictures, memory.allocations.get(&render.allocation))
         else {
