@@ -6,10 +6,11 @@ use super::record::{Cell, Distribution};
 use super::stats;
 use super::strategy::{CellPlan, Plan, Strategy};
 use wavefield_gpu::cuda::Cuda;
-use wavefield_run::{Choice, FrameTiming, Scene, Stop};
+use wavefield_run::{Choice, Config, FrameTiming, Scene, Stop};
 
 pub(super) struct BenchSession<'a> {
     pub(super) plan: &'a Plan,
+    pub(super) base: &'a Config,
     pub(super) choice: &'a Choice,
     pub(super) stop: &'a Stop,
     /// Kept for the whole run, so that no cell includes the time to create it.
