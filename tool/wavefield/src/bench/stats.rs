@@ -17,10 +17,6 @@ pub(super) const NOISY_SPREAD: f64 = 0.10;
 pub(super) const CONFIDENCE: f64 = 0.95;
 
 impl Distribution {
-    pub(super) fn of_any(samples: &mut [f64]) -> Option<Distribution> {
-        (!samples.is_empty()).then(|| Self::of(samples))
-    }
-
     /// Sorts `samples` and returns their distribution, which is all zeros if there are none.
     ///
     /// Each quantile is a sample (nearest rank): the smallest one that at least the given share of the
