@@ -19,7 +19,7 @@ pub fn start() -> Result<()> {
     started.clone().map_err(|reason| not_started("wavefield", reason))
 }
 
-pub fn not_started(name: &str, reason: impl Display) -> Error {
+fn not_started(name: &str, reason: impl Display) -> Error {
     Error::Unsupported(format!(
         "the thread `{name}` could not be started: {reason}; raise the limit (ulimit -u) or end other programs"
     ))

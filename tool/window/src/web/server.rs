@@ -75,7 +75,7 @@ fn keep(
     mut each: impl FnMut(&mut Viewer) -> Result<(), Left>,
 ) -> Vec<ViewerInput> {
     let left = viewers.extract_if(.., |viewer| each(viewer).is_err());
-    left.flat_map(|viewer| viewer.releases().collect::<Vec<_>>()).collect()
+    left.flat_map(|viewer| viewer.releases()).collect()
 }
 
 pub(crate) struct Server {
