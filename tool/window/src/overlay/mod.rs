@@ -60,6 +60,7 @@ impl OverlayView<'_> {
     }
 }
 
+#[derive(Clone, PartialEq)]
 pub(super) struct Draft {
     pub(super) config: Config,
     pub(super) parameters: Parameters,
@@ -229,13 +230,14 @@ impl Overlay {
         if self.mode != OverlayMode::Off {
             self.point(view)?;
         }
-        let mut draft = Draft {
+        let before = Draft {
             config: view.config.clone(),
             parameters: *parameters,
             values: view.engine.work.producer.parameters.to_vec(),
             step: false,
             copy: None,
         };
+        let mut draft = before.clone();
         let egui = self.egui.clone();
         let raw = self.take_input(view.screen.extent());
         let output = egui.run_ui(raw, |ui| {
@@ -253,12 +255,7 @@ impl Overlay {
             pixels_per_point: output.pixels_per_point,
         };
         self.cost.spend(now.elapsed());
-        let changed = draft.step
-            || draft.copy.is_some()
-            || draft.config != *view.config
-            || draft.parameters != *parameters
-            || draft.values[..] != view.engine.work.producer.parameters[..];
-        Ok((changed.then_some(draft), output.platform_output))
+        Ok(((draft != before).then_some(draft), output.platform_output))
     }
 
     fn take_input(&mut self, extent: vk::Extent2D) -> RawInput {
