@@ -307,8 +307,7 @@ pub(crate) fn settings(config: &Config, engine: &Engine) -> Vec<String> {
         (Some(kernel), _) => kernel.built_in.unwrap_or(&kernel.name),
     };
     let samples = format!("{} samples", config.samples.count());
-    let shown = [config.grid.to_string(), samples, word(config.style), word(config.present)];
-    [name, kernel.to_owned()].into_iter().chain(shown).collect()
+    vec![name, kernel.to_owned(), config.grid.to_string(), samples, word(config.style), word(config.present)]
 }
 
 #[cfg(test)]
