@@ -319,13 +319,11 @@ impl FrameHook for ServeHook {
     fn close(&mut self, engine: &Engine, reason: &str) -> Result<()> {
         self.acceptor.shut();
         let producer = engine.work.producer.profile().name;
-        let client = self.client.take();
-        if let Some(client) = &client {
+        let client = self.client.take().map(|client| {
             client.send_error(ErrorCode::Ended, reason.into());
-        }
-        let name = client.as_ref().map(|client| client.name.as_str());
-        self.report.end(producer, name, reason, self.last_draw);
-        drop(client);
+            client.name
+        });
+        self.report.end(producer, client.as_deref(), reason, self.last_draw);
         self.stamps.end(engine);
         self.report.print();
         let mut failures = Failures::default();
