@@ -6,11 +6,13 @@ pub(crate) use unix::{listen, no_memory};
 #[cfg(unix)]
 mod unix {
     use std::io::{Error, Result};
+    use std::mem::zeroed;
+    use std::ptr::{null, null_mut};
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Instant;
 
-    use libc::{SIG_DFL, SIG_ERR, SIG_IGN, SIGHUP, SIGINT, SIGTERM, c_int, sighandler_t};
+    use libc::{SA_RESTART, SIG_DFL, SIG_IGN, SIGHUP, SIGINT, SIGTERM, c_int, sigaction, sighandler_t};
     use wavefield_run::Stop;
 
     /// Signals within this many milliseconds after the first belong to the same request: `timeout` sends
@@ -24,16 +26,23 @@ mod unix {
     static FIRST: AtomicU64 = AtomicU64::new(0);
 
     /// Requests `stop` at the first signal. Signals that were ignored at the start stay ignored: `nohup`
-    /// ignores SIGHUP, and a shell without job control ignores SIGINT for background commands. Interrupted
-    /// system calls are restarted: see signal(2).
+    /// ignores SIGHUP, and a shell without job control ignores SIGINT for background commands.
     pub(crate) fn listen(stop: &Stop) -> Result<()> {
         LISTENER.get_or_init(|| (stop.clone(), Instant::now()));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            let handler = on_signal as extern "C" fn(c_int) as sighandler_t;
+            // SAFETY: all bytes zero is a valid `sigaction`, and means the default action.
+            let (mut before, mut action): (sigaction, sigaction) = unsafe { zeroed() };
+            // SAFETY: a valid signal. Only queries the action, into a local.
+            if unsafe { sigaction(signal, null(), &mut before) } != 0 {
+                return Err(Error::last_os_error());
+            }
+            if before.sa_sigaction == SIG_IGN {
+                continue;
+            }
+            action.sa_sigaction = on_signal as extern "C" fn(c_int) as sighandler_t;
+            action.sa_flags = SA_RESTART;
             // SAFETY: a valid signal, and a handler of the right type that is async-signal-safe.
-            let was_ignored = unsafe { libc::signal(signal, SIG_IGN) } == SIG_IGN;
-            // SAFETY: as above.
-            if !was_ignored && unsafe { libc::signal(signal, handler) } == SIG_ERR {
+            if unsafe { sigaction(signal, &action, null_mut()) } != 0 {
                 return Err(Error::last_os_error());
             }
         }
