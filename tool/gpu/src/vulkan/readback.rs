@@ -5,7 +5,7 @@ use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ownership::{Access, Owner};
 
 use super::{
-    AutoDestroy, Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, color_barrier, copy_of_level,
+    AutoDestroy, Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, copy_of_level, image_barrier,
     pipeline_barrier,
 };
 use crate::Result;
@@ -60,7 +60,7 @@ pub unsafe fn read_image_levels(
     let (device, family) = (queue.device().clone(), queue.family());
     let copied = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
     let scope = (READS.stage, READS.access);
-    let transition = |from, to| color_barrier(image, (from, scope), (to, scope));
+    let transition = |from, to| image_barrier(image, (from, scope), (to, scope));
     // The ownership transfer changes no layout: see `vulkan_cuda::ownership`.
     let acquire = owner.acquire_image(image, family, READS).old_layout(layout).new_layout(layout);
     let release = owner.release_image(image, family, READS).old_layout(layout).new_layout(layout);

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use ash::vk;
+use vulkan_cuda::ownership::whole_image;
 use winit::dpi::PhysicalSize;
 
-use super::{AutoDestroy, Device, Queue, WindowSurface, levels_of, view};
+use super::{AutoDestroy, Device, Queue, WindowSurface, view};
 use crate::{Error, Result};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -307,9 +308,8 @@ impl Swapchain {
         let images = unsafe { device.swapchain()?.get_swapchain_images(self.raw) }
             .map_err(device.failed("vkGetSwapchainImagesKHR"))?;
         for image in images {
-            let range = levels_of(vk::ImageAspectFlags::COLOR, 0..1);
             let kind = vk::ImageViewType::TYPE_2D;
-            let view = view(&device, image, self.format.format, kind, range)?;
+            let view = view(&device, image, self.format.format, kind, whole_image())?;
             self.images.push(PresentTarget { image, view, rendered: device.semaphore()? });
         }
         self.stale = false;

@@ -15,8 +15,7 @@ use crate::contents::texture;
 use crate::contents::wave::{self, Grid};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{
-    Bound, Choices, ComputePipeline, Device, ImageView, color_barrier, levels_of, pipeline_barrier, view,
-    view_of_shared,
+    Bound, Choices, ComputePipeline, Device, ImageView, image_barrier, pipeline_barrier, view, view_of_shared,
 };
 
 /// The width and height of a workgroup in texels, as in `paint.wgsl`.
@@ -62,7 +61,7 @@ impl TextureComputeProducer {
         };
         // Shaders write each level through a view of that level only.
         let level_view = |image, level| {
-            let range = levels_of(vk::ImageAspectFlags::COLOR, level..level + 1);
+            let range = whole_image().base_mip_level(level).level_count(1);
             view(device, image, TEXTURE_FORMAT, vk::ImageViewType::TYPE_2D, range)
         };
         let level_views = |slot: &ImageSlot| -> Result<Vec<ImageView>> {
@@ -113,7 +112,7 @@ impl Producer for TextureComputeProducer {
         // The old texels may be lost, as all are overwritten. The draw that read them K frames ago must be
         // done.
         let old = (vk::ImageLayout::UNDEFINED, (frame.reads.stage, vk::AccessFlags2::NONE));
-        let reuse = color_barrier(image, old, written);
+        let reuse = image_barrier(image, old, written);
         let stamp = if self.stamped { frame_stamp::of(frame.index) } else { texel::NONE };
         let constants: ShaderConstants = [(wave::phase(frame.time) as f32).to_bits(), stamp];
         let constants = bytemuck::bytes_of(&constants);
@@ -125,7 +124,7 @@ impl Producer for TextureComputeProducer {
             let groups = [cols.div_ceil(WORKGROUP), rows.div_ceil(WORKGROUP)];
             // The dispatch for the next level and the draw read this level.
             let range = whole_image().base_mip_level(level).level_count(1);
-            let ready = color_barrier(image, written, read).subresource_range(range);
+            let ready = image_barrier(image, written, read).subresource_range(range);
             // SAFETY: as above. The indices follow the order of the lists, and the constants have their
             // type's size. The barriers order this level's writes with the reads before and after.
             unsafe {
