@@ -150,19 +150,6 @@ impl PassAttachments {
             image_barrier(picture.image, drawable, next)
         };
         let handed_on: Vec<_> = pictures.iter().map(hand_on).collect();
-        // SAFETY: the caller's promise; the barriers are outside the render pass.
-        unsafe {
-            pipeline_barrier(&self.device, commands, &[], &discarded);
-            self.begin(commands, pictures, clear);
-            draw();
-            self.device.raw().cmd_end_rendering(commands);
-            pipeline_barrier(&self.device, commands, &[], &handed_on);
-        }
-    }
-
-    /// # Safety
-    /// Same as [`PassAttachments::record`].
-    unsafe fn begin(&self, commands: vk::CommandBuffer, pictures: &[Picture], clear: &[vk::ClearColorValue]) {
         let target = |(number, picture): (usize, &Picture)| {
             let target = vk::RenderingAttachmentInfo::default()
                 .image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL);
@@ -194,13 +181,20 @@ impl PassAttachments {
                 // Depth is reversed: 0 is the farthest.
                 depth_stencil: vk::ClearDepthStencilValue { depth: 0.0, stencil: 0 },
             });
-        let area = vk::Rect2D { offset: vk::Offset2D::default(), extent: self.extent() };
         let rendering = vk::RenderingInfo::default()
-            .render_area(area)
+            .render_area(self.extent().into())
             .layer_count(1)
             .color_attachments(&colors)
             .depth_attachment(&depth);
-        // SAFETY: recording (the caller's promise), and the images are alive and belong to this device.
-        unsafe { self.device.raw().cmd_begin_rendering(commands, &rendering) };
+        let vk = self.device.raw();
+        // SAFETY: the caller's promise; the barriers are outside the render pass, and the images are alive and
+        // belong to this device.
+        unsafe {
+            pipeline_barrier(&self.device, commands, &[], &discarded);
+            vk.cmd_begin_rendering(commands, &rendering);
+            draw();
+            vk.cmd_end_rendering(commands);
+            pipeline_barrier(&self.device, commands, &[], &handed_on);
+        }
     }
 }
