@@ -109,13 +109,8 @@ pub fn entry_of(kernel: Option<&KernelSource>) -> Option<&'static GalleryEntry> 
 
 impl GalleryEntry {
     pub fn source(&self) -> KernelSource {
-        KernelSource {
-            name: format!("the built-in {}", self.name),
-            ptx: self.ptx.into(),
-            entry: self.name.into(),
-            cubin: None,
-            built_in: Some(self.name),
-        }
+        let source = KernelSource::new(&format!("the built-in {}", self.name), self.ptx, self.name);
+        KernelSource { built_in: Some(self.name), ..source }
     }
 }
 
