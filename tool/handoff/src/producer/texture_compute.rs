@@ -28,11 +28,10 @@ pub struct TextureComputeProducer {
     reduce: ComputePipeline,
     // Views are dropped before their images.
     _levels: Vec<Vec<ImageView>>,
-    profile: Profile,
-    _views: Vec<ImageView>,
+    /// The images of the slots, after their views.
     _memory: Box<dyn Any>,
-    size: Grid,
-    stamped: bool,
+    profile: Profile,
+    desc: ProducerDesc,
     device: Device,
 }
 
@@ -43,9 +42,9 @@ impl TextureComputeProducer {
     /// Makes the slots, in exported memory if `exported`. Nothing imports that memory: the option shows how
     /// much slower a draw from exported memory is.
     pub fn new(device: &Device, desc: &ProducerDesc, exported: bool) -> Result<Self> {
-        let (size, stamped, depth) = (desc.grid, desc.stamped, desc.ring.depth());
+        let (size, depth) = (desc.grid, desc.ring.depth());
         check_texture(device, size)?;
-        let (slots, views, memory): (Vec<_>, _, Box<dyn Any>) = if exported {
+        let (slots, memory): (Vec<_>, Box<dyn Any>) = if exported {
             let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
             let sharing = device.sharing()?;
             let image = || Ok(Arc::new(ExportedImage::new(sharing, &request)?));
@@ -53,11 +52,11 @@ impl TextureComputeProducer {
             let views = images.iter().map(|image| view_of_shared(device, image));
             let views = views.collect::<Result<Vec<_>>>()?;
             let slots = images.iter().zip(&views).map(|(image, view)| slot(image.raw(), view.raw()));
-            (slots.collect(), views, Box::new(images))
+            (slots.collect(), Box::new((views, images)))
         } else {
             let images = own_images(device, size, depth, vk::ImageUsageFlags::STORAGE)?;
             let slots = images.iter().map(|image| slot(image.raw(), image.view()));
-            (slots.collect(), Vec::new(), Box::new(images))
+            (slots.collect(), Box::new(images))
         };
         // Shaders write each level through a view of that level only.
         let level_view = |image, level| {
@@ -84,17 +83,8 @@ impl TextureComputeProducer {
         let reduce = pipeline((reduce, c"reduce"), &[Choices::These(&below), Choices::These(&above)])?;
         let slots = slots.into_iter().map(Source::Texture).collect();
         let profile = Profile { in_queue: true, ..Profile::of_queue("compute", slots) };
-        Ok(Self {
-            paint,
-            reduce,
-            _levels: levels,
-            profile,
-            _views: views,
-            _memory: memory,
-            size,
-            stamped,
-            device: device.clone(),
-        })
+        let (desc, device) = (*desc, device.clone());
+        Ok(Self { paint, reduce, _levels: levels, _memory: memory, profile, desc, device })
     }
 }
 
@@ -113,14 +103,14 @@ impl Producer for TextureComputeProducer {
         // done.
         let old = (vk::ImageLayout::UNDEFINED, (frame.reads.stage, vk::AccessFlags2::NONE));
         let reuse = image_barrier(image, old, written);
-        let stamp = if self.stamped { frame_stamp::of(frame.index) } else { texel::NONE };
+        let stamp = if self.desc.stamped { frame_stamp::of(frame.index) } else { texel::NONE };
         let constants: ShaderConstants = [(wave::phase(frame.time) as f32).to_bits(), stamp];
         let constants = bytemuck::bytes_of(&constants);
         // SAFETY: recording, outside a render pass; the image is alive.
         unsafe { pipeline_barrier(&self.device, commands, &[], &[reuse]) };
-        let levels = texture::levels(self.size);
+        let levels = texture::levels(self.desc.grid);
         for level in 0..levels {
-            let Grid { cols, rows } = texture::level(self.size, level);
+            let Grid { cols, rows } = texture::level(self.desc.grid, level);
             let groups = [cols.div_ceil(WORKGROUP), rows.div_ceil(WORKGROUP)];
             // The dispatch for the next level and the draw read this level.
             let range = whole_image().base_mip_level(level).level_count(1);
