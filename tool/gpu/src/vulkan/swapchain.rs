@@ -50,7 +50,9 @@ pub struct Swapchain {
     mode: PresentMode,
     /// The modes that the window offers.
     pub modes: Vec<PresentMode>,
-    stale: bool,
+    /// Whether the next acquire re-creates the images, for which it waits until the queue is idle. Set this if
+    /// the window has changed.
+    pub stale: bool,
     lost: bool,
     losses: u32,
     surface: Arc<WindowSurface>,
@@ -136,16 +138,6 @@ impl Swapchain {
 
     pub fn mode(&self) -> PresentMode {
         self.mode
-    }
-
-    /// Returns whether the next acquire re-creates the images, for which it waits until the queue is idle.
-    pub fn is_stale(&self) -> bool {
-        self.stale
-    }
-
-    /// Makes the next acquire re-create the images, because the window has changed.
-    pub fn invalidate(&mut self) {
-        self.stale = true;
     }
 
     /// Acquires the next image. Draw to it once `acquired` is signalled. Returns `None` if no image is
