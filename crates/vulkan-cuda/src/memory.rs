@@ -112,7 +112,8 @@ unsafe impl Sync for ImportedMemory {}
 impl ImportedMemory {
     /// Imports an allocation of `size` bytes. `dedicated` says whether it holds only one buffer or image.
     pub(crate) fn new(cuda: &Cuda, handle: MemoryHandle, size: u64, dedicated: bool) -> Result<Self> {
-        handle.exists_here()?;
+        let (name, _, form, ..) = handle.row();
+        form.exists_here(name)?;
         // ANCHOR: import
         let desc = handle.descriptor(size, dedicated);
         let mut raw = std::ptr::null_mut();
