@@ -58,7 +58,8 @@ macro_rules! entry {
     };
 }
 
-static GALLERY: [GalleryEntry; 5] = [
+/// The kernels, the default first.
+pub static GALLERY: [GalleryEntry; 5] = [
     entry!("wave", Some(shader!("wave", c"wave", wave::LOOP)), points: false,
         "three waves and a ripple; how a kernel stays exact when the time is large"),
     entry!("ripples", Some(shader!("ripples", c"ripples", 20.0)), points: false,
@@ -70,11 +71,6 @@ static GALLERY: [GalleryEntry; 5] = [
     entry!("swarm", Some(shader!("swarm", c"swarm", 60.0)), points: true,
         "particles around a ring; random numbers without memory"),
 ];
-
-/// Returns the kernels, the default first.
-pub fn gallery() -> &'static [GalleryEntry] {
-    &GALLERY
-}
 
 /// Returns the entry that `--kernel ARGUMENT` names, or `None` for a file, whose name has a dot or a slash.
 pub fn named(argument: &str) -> Result<Option<&'static GalleryEntry>> {
@@ -139,7 +135,7 @@ mod tests {
 
     #[test]
     fn every_kernel_has_its_entry_and_signature() {
-        for entry in gallery() {
+        for entry in &GALLERY {
             entry.source().check_signature(Signature::Field).unwrap();
             assert!(std::ptr::eq(entry_of(Some(&entry.source())).unwrap(), entry));
             assert!(std::ptr::eq(named(entry.name).unwrap().unwrap(), entry));
@@ -151,7 +147,7 @@ mod tests {
     /// The PTX, its source and the shader declare the same parameters, and the shader has room for them.
     #[test]
     fn every_kernel_declares_its_parameters() {
-        for entry in gallery() {
+        for entry in &GALLERY {
             let folder = if entry.name == "wave" { "../../kernels" } else { "kernels" };
             let source = format!("{}/{folder}/{}.cu", env!("CARGO_MANIFEST_DIR"), entry.name);
             let parameters = entry.source().parameters().unwrap();
