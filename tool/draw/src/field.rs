@@ -54,14 +54,13 @@ impl Output {
 
     /// Returns the clear values of the pictures, or none if every pixel is drawn.
     fn clear(self) -> &'static [vk::ClearColorValue] {
-        const NOTHING: &[vk::ClearColorValue] = &[
-            vk::ClearColorValue { float32: [f32::INFINITY, 0.0, 0.0, 0.0] },
-            vk::ClearColorValue { float32: [0.0; 4] },
-            vk::ClearColorValue { int32: [-1, 0, 0, 0] },
-        ];
         match self {
             Self::Color(_) => &[],
-            Self::Facts => NOTHING,
+            Self::Facts => &[
+                vk::ClearColorValue { float32: [f32::INFINITY, 0.0, 0.0, 0.0] },
+                vk::ClearColorValue { float32: [0.0; 4] },
+                vk::ClearColorValue { int32: [-1, 0, 0, 0] },
+            ],
         }
     }
 }

@@ -1,5 +1,4 @@
 use std::any::Any;
-use std::sync::Arc;
 
 use ash::vk;
 use vulkan_cuda::ownership::whole_image;
@@ -47,7 +46,7 @@ impl TextureComputeProducer {
         let (slots, memory): (Vec<_>, Box<dyn Any>) = if exported {
             let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
             let sharing = device.sharing()?;
-            let image = || Ok(Arc::new(ExportedImage::new(sharing, &request)?));
+            let image = || Ok(ExportedImage::new(sharing, &request)?);
             let images = each_slot(device, None, (Scene::Texture, size), depth, image)?;
             let views = images.iter().map(|image| view_of_shared(device, image));
             let views = views.collect::<Result<Vec<_>>>()?;
