@@ -58,9 +58,12 @@ macro_rules! entry {
     };
 }
 
+/// The shader of the default kernel.
+pub const WAVE: KernelShader = shader!("wave", c"wave", wave::LOOP);
+
 /// The kernels, the default first.
 pub static GALLERY: [GalleryEntry; 5] = [
-    entry!("wave", Some(shader!("wave", c"wave", wave::LOOP)), points: false,
+    entry!("wave", Some(WAVE), points: false,
         "three waves and a ripple; how a kernel stays exact when the time is large"),
     entry!("ripples", Some(shader!("ripples", c"ripples", 20.0)), points: false,
         "rings around moving sources; memory that a block shares"),
@@ -111,11 +114,6 @@ impl GalleryEntry {
 }
 
 impl KernelShader {
-    pub fn wave() -> &'static Self {
-        static WAVE: KernelShader = shader!("wave", c"wave", wave::LOOP);
-        &WAVE
-    }
-
     /// Returns the parameters of the kernel and the shader. The shader's values begin with theirs.
     pub fn parameters(&self) -> KernelParameters {
         // This does not fail, because a test parses the same PTX.

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::{Frame, Produced, Producer, ProducerDesc, Profile, check_grid, own_slots};
 use crate::contents::wave::{self, Vertex, WaveShape};
-use crate::contents::{frame_stamp, gallery::KernelShader};
+use crate::contents::{frame_stamp, gallery};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Buffer, Device};
 
@@ -25,7 +25,7 @@ impl HostProducer {
         let buffers = own_slots(device, grid, desc.ring, none, MemoryLocation::CpuToGpu)?;
         let slots: Vec<_> = buffers.iter().map(|buffer| buffer.raw().into()).collect();
         // With one frame in flight per slot, its previous frame is done before `produce` writes it again.
-        let (max_in_flight, parameters) = (slots.len(), KernelShader::wave().parameters());
+        let (max_in_flight, parameters) = (slots.len(), gallery::WAVE.parameters());
         let profile = Profile { max_in_flight, parameters, ..Profile::of_queue("host", slots) };
         Ok(Self { buffers, profile, desc: *desc })
     }

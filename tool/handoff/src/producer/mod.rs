@@ -291,11 +291,11 @@ pub trait Producer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contents::{gallery::KernelShader, wave::WaveShape};
+    use crate::contents::{gallery, wave::WaveShape};
 
     #[test]
     fn the_wave_has_a_shape() {
-        let parameters = KernelShader::wave().parameters();
+        let parameters = gallery::WAVE.parameters();
         let names: Vec<_> = parameters.iter().map(|parameter| parameter.name.as_str()).collect();
         assert_eq!(names, ["amplitude", "frequency"]);
         assert_eq!(WaveShape::of(&parameters.values(&[])), WaveShape::default());
