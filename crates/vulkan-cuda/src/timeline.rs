@@ -159,7 +159,7 @@ impl SharedTimeline {
     }
 }
 
-/// Promises `value`, which must be greater than all values promised before it. They begin at 0, as a timeline.
+/// Promises `value`, which must be greater than all values promised before. They begin at 0, as a timeline.
 fn rise(promised: &AtomicU64, value: u64) -> Result<()> {
     let before = promised.fetch_max(value, Ordering::Relaxed);
     if value > before {

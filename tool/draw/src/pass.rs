@@ -187,8 +187,8 @@ impl PassAttachments {
             .color_attachments(&colors)
             .depth_attachment(&depth);
         let vk = self.device.raw();
-        // SAFETY: the caller's promise; the barriers are outside the render pass, and the images are alive and
-        // belong to this device.
+        // SAFETY: the caller's promise; the barriers are outside the render pass; the images are alive and of
+        // this device.
         unsafe {
             pipeline_barrier(&self.device, commands, &[], &discarded);
             vk.cmd_begin_rendering(commands, &rendering);

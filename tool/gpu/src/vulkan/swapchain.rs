@@ -50,7 +50,7 @@ pub struct Swapchain {
     mode: PresentMode,
     /// The modes that the window offers.
     pub modes: Vec<PresentMode>,
-    /// Whether the next acquire re-creates the images, for which it waits until the queue is idle. Set this if
+    /// Whether the next acquire re-creates the images, for which it waits until the queue is idle. Set it if
     /// the window has changed.
     pub stale: bool,
     lost: bool,
