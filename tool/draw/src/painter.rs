@@ -28,7 +28,7 @@ pub struct Painter {
 impl Painter {
     pub fn new(queue: &Queue, format: vk::Format, flights: usize) -> Result<Self> {
         let device = queue.device().clone();
-        let pool = CommandPool::transient(&device, queue.family())?;
+        let pool = CommandPool::of_queue(queue, vk::CommandPoolCreateFlags::TRANSIENT)?;
         let target = RenderMode::DynamicRendering(DynamicRendering {
             color_attachment_format: format,
             depth_attachment_format: None,

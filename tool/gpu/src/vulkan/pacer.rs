@@ -51,11 +51,7 @@ impl Pacer {
     fn counting_from(submitted: u64, queue: &Queue, depth: usize) -> Result<Self> {
         let device = queue.device();
         let depth = depth.max(1);
-        let pool = CommandPool::with_flags(
-            device,
-            queue.family(),
-            vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER,
-        )?;
+        let pool = CommandPool::of_queue(queue, vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)?;
         let commands = pool.allocate(3 * depth as u32)?;
         let acquired = (0..depth).map(|_| device.semaphore()).collect::<Result<Vec<_>>>()?;
         let flights =

@@ -105,7 +105,7 @@ pub fn to_host(buffer: vk::Buffer) -> vk::BufferMemoryBarrier2<'static> {
 
 pub fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)) -> Result<()> {
     let device = queue.device().clone();
-    let pool = CommandPool::transient(&device, queue.family())?;
+    let pool = CommandPool::of_queue(queue, vk::CommandPoolCreateFlags::TRANSIENT)?;
     let cmd = pool.allocate(1)?[0];
     begin(&device, cmd, vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT)?;
     record(cmd);
@@ -133,19 +133,11 @@ pub fn end(device: &Device, commands: vk::CommandBuffer) -> Result<()> {
 pub type CommandPool = AutoDestroy<vk::CommandPool>;
 
 impl CommandPool {
-    pub(super) fn with_flags(
-        device: &Device,
-        family: u32,
-        flags: vk::CommandPoolCreateFlags,
-    ) -> Result<Self> {
-        let info = vk::CommandPoolCreateInfo::default().flags(flags).queue_family_index(family);
+    pub fn of_queue(queue: &Queue, flags: vk::CommandPoolCreateFlags) -> Result<Self> {
+        let info = vk::CommandPoolCreateInfo::default().flags(flags).queue_family_index(queue.family());
         // SAFETY: a live device, and the family of its queue.
         let create = |vk: &ash::Device| unsafe { vk.create_command_pool(&info, None) };
-        Self::new(device, "vkCreateCommandPool", create)
-    }
-
-    pub fn transient(device: &Device, family: u32) -> Result<Self> {
-        Self::with_flags(device, family, vk::CommandPoolCreateFlags::TRANSIENT)
+        Self::new(queue.device(), "vkCreateCommandPool", create)
     }
 
     pub fn allocate(&self, count: u32) -> Result<Vec<vk::CommandBuffer>> {
