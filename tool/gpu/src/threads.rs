@@ -65,10 +65,8 @@ impl<T: Send + 'static> Job<T> {
     ) -> Result<Self> {
         let wanted = Arc::new(());
         let watched = Arc::downgrade(&wanted);
-        match Builder::new().name(name.into()).spawn(move || work(&|| watched.strong_count() > 0)) {
-            Ok(thread) => Ok(Self { thread, _wanted: wanted }),
-            Err(error) => Err(not_started(name, error)),
-        }
+        let started = Builder::new().name(name.into()).spawn(move || work(&|| watched.strong_count() > 0));
+        Ok(Self { thread: started.map_err(|error| not_started(name, error))?, _wanted: wanted })
     }
 
     pub fn is_done(&self) -> bool {

@@ -72,7 +72,7 @@ pub fn measure_latency(
     let Some(timestamps) = Timestamps::<1>::new(&device, CHUNK)? else {
         return Err(Error::Unsupported(format!("{} keeps no timestamps", device.info().name)));
     };
-    let pool = CommandPool::transient(&device, queue.family())?;
+    let pool = CommandPool::of_queue(&queue, vk::CommandPoolCreateFlags::TRANSIENT)?;
     let commands = record(&device, &pool, &timestamps)?;
     let mut bench = LatencyBench {
         queue,

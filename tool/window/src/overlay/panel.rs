@@ -140,7 +140,7 @@ fn in_scene(egui: &Context, config: &Config, scene: Scene) -> Config {
 }
 
 fn kernels(own: Option<&KernelSource>) -> Vec<(Option<KernelSource>, &'static str)> {
-    let gallery = gallery::gallery().iter();
+    let gallery = gallery::GALLERY.iter();
     // `None` stands for the wave.
     let gallery = gallery.map(|one| ((one.name != "wave").then(|| one.source()), one.about));
     gallery.chain(own.map(|own| (Some(own.clone()), "your own"))).collect()
@@ -391,7 +391,7 @@ mod tests {
     /// Two rows with the same name would mean different things.
     #[test]
     fn no_parameter_of_the_gallery_is_named_like_a_row() {
-        for entry in gallery::gallery() {
+        for entry in &gallery::GALLERY {
             for parameter in entry.source().parameters().unwrap().iter() {
                 assert!(
                     MEANINGS.iter().all(|(row, _)| *row != parameter.name),
