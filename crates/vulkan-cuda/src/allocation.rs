@@ -115,7 +115,8 @@ impl ExportedAllocation {
         let share = |(buffer, range): (&Buffer, &Range)| {
             // SAFETY: the range lies in the imported allocation, and is that of one buffer.
             let mapped = unsafe { MappedMemory::map(imported.clone(), range.offset, range.size) }?;
-            Ok(SharedBuffer::of(mapped, buffer.raw, &buffer.vk, exported.clone()))
+            let (vulkan, device) = (buffer.raw, buffer.vk.device().handle());
+            Ok(SharedBuffer { mapped, vulkan, device, _exported: exported.clone() })
         };
         exported.buffers.iter().zip(&exported.ranges).map(share).collect()
     }

@@ -130,19 +130,15 @@ impl CudaBuffer {
     /// same as [`CudaBuffer::spanning`], for the device `vk`.
     pub unsafe fn from_descriptors(
         vk: &Vk,
-        mut chunks: Vec<(Fd, u64)>,
+        chunks: Vec<(Fd, u64)>,
         range: Range,
         usage: vk::BufferUsageFlags,
         queue: (vk::Queue, u32),
     ) -> Result<Self> {
-        if chunks.len() == 1
-            && let Some((fd, size)) = chunks.pop()
-        {
-            // SAFETY: the caller's promise.
-            return unsafe { Self::from_descriptor(vk, fd, size, range, usage) };
-        }
+        // One chunk needs no sparse binding.
+        let queue = (chunks.len() != 1).then_some(queue);
         let sizes: Vec<_> = chunks.iter().map(|&(_, size)| size).collect();
-        let (mut made, found) = Self::create(vk, &sizes, range, usage, Some(queue))?;
+        let (mut made, found) = Self::create(vk, &sizes, range, usage, queue)?;
         for (chunk, (fd, size)) in chunks.into_iter().enumerate() {
             if found.iter().any(|piece| piece.chunk == chunk) {
                 // SAFETY: the caller's promise.
@@ -150,7 +146,7 @@ impl CudaBuffer {
             }
         }
         // SAFETY: the memory of each piece was imported above. The caller promises the rest.
-        unsafe { made.bind(&found, Some(queue)) }
+        unsafe { made.bind(&found, queue) }
     }
 
     /// Returns Vulkan's buffer. It is destroyed with `self`.

@@ -141,12 +141,11 @@ impl<S: Slot, C: Stream> RingCore<S, C> {
                 api::Code::NOT_READY => Ok(()),
                 code => cuda.check("cuStreamQuery", code),
             });
-        if cuda.has_faulted() {
-            // SAFETY: after a fault, a context executes nothing more, so CUDA will not signal.
-            let ended = unsafe { self.abort() };
-            return answer.and(ended);
+        if !cuda.has_faulted() {
+            return answer;
         }
-        answer
+        // SAFETY: after a fault, a context executes nothing more, so CUDA will not signal.
+        answer.and(unsafe { self.abort() })
     }
 
     /// Returns whether neither API uses the ring any more: `error` says that the Vulkan device is lost, and

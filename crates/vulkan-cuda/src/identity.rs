@@ -9,13 +9,8 @@ pub struct DeviceUuid(pub [u8; 16]);
 impl fmt::Display for DeviceUuid {
     /// Writes the UUID as `nvidia-smi` does, without the prefix `GPU-`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, byte) in self.0.iter().enumerate() {
-            if matches!(index, 4 | 6 | 8 | 10) {
-                f.write_str("-")?;
-            }
-            write!(f, "{byte:02x}")?;
-        }
-        Ok(())
+        let hex = format!("{:032x}", u128::from_be_bytes(self.0));
+        write!(f, "{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
     }
 }
 

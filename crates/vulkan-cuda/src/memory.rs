@@ -112,7 +112,8 @@ unsafe impl Sync for ImportedMemory {}
 impl ImportedMemory {
     /// Imports an allocation of `size` bytes. `dedicated` says whether it holds only one buffer or image.
     pub(crate) fn new(cuda: &Cuda, handle: MemoryHandle, size: u64, dedicated: bool) -> Result<Self> {
-        handle.exists_here()?;
+        let (name, _, form, ..) = handle.row();
+        form.exists_here(name)?;
         // ANCHOR: import
         let desc = handle.descriptor(size, dedicated);
         let mut raw = std::ptr::null_mut();
@@ -199,10 +200,11 @@ impl Drop for MappedMemory {
 pub struct SharedBuffer {
     // Dropped first: CUDA releases before Vulkan frees.
     pub(crate) mapped: MappedMemory,
-    vulkan: vk::Buffer,
+    /// Has exactly the mapped bytes.
+    pub(crate) vulkan: vk::Buffer,
     pub(crate) device: vk::Device,
     /// Owns Vulkan's buffer and memory.
-    _exported: Arc<dyn Any + Send + Sync>,
+    pub(crate) _exported: Arc<dyn Any + Send + Sync>,
 }
 
 impl SharedBuffer {
@@ -215,17 +217,8 @@ impl SharedBuffer {
         let (handle, allocation_size) = (exported.export()?, exported.allocation_size());
         // SAFETY: the allocation is on this GPU, and dedicated to the buffer, which is never larger than it.
         let mapped = unsafe { MappedMemory::import(pair.cuda(), handle, allocation_size, size) }?;
-        Ok(Self::of(mapped, exported.raw(), pair.vk(), Arc::new(exported)))
-    }
-
-    /// Joins both sides. `exported` must own Vulkan's buffer, which must have exactly the mapped bytes.
-    pub(crate) fn of(
-        mapped: MappedMemory,
-        vulkan: vk::Buffer,
-        vk: &Vk,
-        exported: Arc<dyn Any + Send + Sync>,
-    ) -> Self {
-        Self { mapped, vulkan, device: vk.device().handle(), _exported: exported }
+        let (vulkan, device) = (exported.raw(), pair.vk().device().handle());
+        Ok(Self { mapped, vulkan, device, _exported: Arc::new(exported) })
     }
 
     /// Returns Vulkan's buffer. It is destroyed with `self`.

@@ -12,8 +12,6 @@
 //! takes them one by one. On the GPU, CUDA is still at most K frames ahead. But the CPU enqueues the last
 //! frame of a batch B-1 frames early, so that frame's input is older by as much.
 
-use std::num::NonZeroU32;
-
 /// The largest number of slots that [`Ring::new`] accepts.
 pub const MAX_DEPTH: u32 = 32;
 
@@ -33,7 +31,8 @@ pub const MAX_DEPTH: u32 = 32;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ring {
-    depth: NonZeroU32,
+    /// 1..=[`MAX_DEPTH`].
+    depth: u32,
 }
 
 /// The plan for one frame: its slot, and the values to wait for and to signal.
@@ -56,17 +55,16 @@ pub struct Turn {
 
 impl Ring {
     /// A ring of one slot: the two sides take turns.
-    pub const ONE: Self = Self { depth: NonZeroU32::MIN };
+    pub const ONE: Self = Self { depth: 1 };
 
     /// Returns a ring of `depth` slots, or `None` if `depth` is not in 1..=[`MAX_DEPTH`].
     pub fn new(depth: u32) -> Option<Self> {
-        let depth = NonZeroU32::new(depth).filter(|depth| depth.get() <= MAX_DEPTH)?;
-        Some(Self { depth })
+        (1..=MAX_DEPTH).contains(&depth).then_some(Self { depth })
     }
 
     /// Returns the number of slots.
     pub fn depth(self) -> usize {
-        self.depth.get() as usize
+        self.depth as usize
     }
 
     /// Returns the plan for a frame. Frame n signals n + 1 on both timelines, because a timeline starts at 0
@@ -78,7 +76,7 @@ impl Ring {
     /// the value in the last frame's plan. That value is the greatest, so it covers all slots.
     // ANCHOR: turn
     pub fn turn(self, frame: u64) -> Turn {
-        let (depth, value) = (u64::from(self.depth.get()), frame.saturating_add(1));
+        let (depth, value) = (u64::from(self.depth), frame.saturating_add(1));
         Turn {
             slot: (frame % depth) as usize,
             wait_free: frame.checked_sub(depth).map(|last_user| last_user + 1),
@@ -93,7 +91,7 @@ impl Ring {
 impl Default for Ring {
     /// Returns a ring of three slots: one being written, one being read, one in between.
     fn default() -> Self {
-        Self { depth: NonZeroU32::MIN.saturating_add(2) }
+        Self { depth: 3 }
     }
 }
 

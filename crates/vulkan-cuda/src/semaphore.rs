@@ -187,9 +187,9 @@ impl ImportedSemaphore {
     /// Fails if this system has no handles of that kind. CUDA's driver fails with 304 (`OPERATING_SYSTEM`)
     /// under WSL2, and with 1 (`INVALID_VALUE`) if the handle does not stand for a semaphore.
     pub fn import(cuda: &Cuda, handle: SemaphoreHandle) -> Result<Self> {
-        handle.exists_here()?;
+        let (name, _, form, _, takes) = handle.row();
+        form.exists_here(name)?;
         let desc = handle.descriptor();
-        let (name, takes) = (handle.name(), handle.takes());
         let mut raw = std::ptr::null_mut();
         cuda.bind()?;
         cuda.prepare_guard()?;

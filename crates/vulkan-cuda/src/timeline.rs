@@ -51,7 +51,8 @@ pub struct SharedTimeline {
     // Dropped first, because CUDA must release the semaphore before Vulkan destroys it.
     imported: ImportedSemaphore,
     exported: ExportedSemaphore,
-    promised: Rising,
+    /// The greatest value that either side was asked to signal.
+    promised: AtomicU64,
 }
 
 impl SharedTimeline {
@@ -59,7 +60,7 @@ impl SharedTimeline {
     pub fn new(pair: &Pair) -> Result<Self> {
         let exported = ExportedSemaphore::new(pair.vk(), vk::SemaphoreType::TIMELINE)?;
         let imported = ImportedSemaphore::import(pair.cuda(), exported.export()?)?;
-        Ok(Self { imported, exported, promised: Rising::default() })
+        Ok(Self { imported, exported, promised: AtomicU64::new(0) })
     }
 
     /// Makes `stream` wait until the counter reaches `value`, without blocking the CPU.
@@ -99,7 +100,7 @@ impl SharedTimeline {
     /// # Safety
     /// Same as [`SharedTimeline::cuda_signal`].
     pub(crate) unsafe fn signal(&self, stream: &dyn Stream, value: u64, guarded: bool) -> Result<()> {
-        let promise = || self.promised.rise(value);
+        let promise = || rise(&self.promised, value);
         // SAFETY: `new` imported a timeline of this GPU. `promise` checks that the value is greater than all
         // before it. The caller promises the rest.
         unsafe { self.imported.enqueue_signal(stream, Operand::Value(value), guarded, promise) }
@@ -121,7 +122,7 @@ impl SharedTimeline {
     /// # Errors
     /// Fails if `value` is not greater than all values promised before, by either side.
     pub fn vulkan_signal(&self, value: u64) -> Result<vk::SemaphoreSubmitInfo<'static>> {
-        self.promised.rise(value)?;
+        rise(&self.promised, value)?;
         Ok(self.exported.submit_info(value))
     }
 
@@ -133,7 +134,7 @@ impl SharedTimeline {
 
     /// Returns the greatest value that either side was asked to signal, 0 at first.
     pub fn promised(&self) -> u64 {
-        self.promised.last()
+        self.promised.load(Ordering::Relaxed)
     }
 
     /// Sets the counter from the CPU after CUDA has failed: see [`ExportedSemaphore::signal_from_host`].
@@ -158,24 +159,15 @@ impl SharedTimeline {
     }
 }
 
-/// Checks that each promised value is greater than all values before it. Starts at 0, like a timeline.
-#[derive(Default)]
-struct Rising(AtomicU64);
-
-impl Rising {
-    fn rise(&self, value: u64) -> Result<()> {
-        let before = self.0.fetch_max(value, Ordering::Relaxed);
-        if value > before {
-            return Ok(());
-        }
-        Err(Error::Rule(format!(
-            "a timeline's values strictly increase: {value} cannot be signalled after {before}"
-        )))
+/// Promises `value`, which must be greater than all values promised before. They begin at 0, as a timeline.
+fn rise(promised: &AtomicU64, value: u64) -> Result<()> {
+    let before = promised.fetch_max(value, Ordering::Relaxed);
+    if value > before {
+        return Ok(());
     }
-
-    fn last(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
+    Err(Error::Rule(format!(
+        "a timeline's values strictly increase: {value} cannot be signalled after {before}"
+    )))
 }
 
 #[cfg(test)]
@@ -184,17 +176,17 @@ mod tests {
 
     #[test]
     fn a_timelines_values_strictly_increase() {
-        let rising = Rising::default();
-        assert!(rising.rise(0).is_err(), "0 is the counter's start");
-        assert!(rising.rise(1).is_ok() && rising.rise(5).is_ok());
+        let promised = AtomicU64::new(0);
+        assert!(rise(&promised, 0).is_err(), "0 is the counter's start");
+        assert!(rise(&promised, 1).is_ok() && rise(&promised, 5).is_ok());
         for value in [5, 4, 1] {
-            let text = rising.rise(value).unwrap_err().to_string();
+            let text = rise(&promised, value).unwrap_err().to_string();
             assert_eq!(
                 text,
                 format!("a timeline's values strictly increase: {value} cannot be signalled after 5")
             );
         }
-        assert_eq!(rising.last(), 5);
-        assert!(rising.rise(6).is_ok() && rising.rise(u64::MAX).is_ok());
+        assert_eq!(promised.load(Ordering::Relaxed), 5);
+        assert!(rise(&promised, 6).is_ok() && rise(&promised, u64::MAX).is_ok());
     }
 }

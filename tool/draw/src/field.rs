@@ -54,14 +54,13 @@ impl Output {
 
     /// Returns the clear values of the pictures, or none if every pixel is drawn.
     fn clear(self) -> &'static [vk::ClearColorValue] {
-        const NOTHING: &[vk::ClearColorValue] = &[
-            vk::ClearColorValue { float32: [f32::INFINITY, 0.0, 0.0, 0.0] },
-            vk::ClearColorValue { float32: [0.0; 4] },
-            vk::ClearColorValue { int32: [-1, 0, 0, 0] },
-        ];
         match self {
             Self::Color(_) => &[],
-            Self::Facts => NOTHING,
+            Self::Facts => &[
+                vk::ClearColorValue { float32: [f32::INFINITY, 0.0, 0.0, 0.0] },
+                vk::ClearColorValue { float32: [0.0; 4] },
+                vk::ClearColorValue { int32: [-1, 0, 0, 0] },
+            ],
         }
     }
 }
@@ -260,9 +259,7 @@ impl FieldRenderer {
             return Err(Error::Unsupported("the renderer was not resized to the picture".into()));
         };
         let Drawing { array, style, pipeline } = &self.drawing;
-        let draws = draws(self.pipelines.scene, array, *style);
-        // The number of pieces, which the slices share.
-        let (Draws::Squares(pieces) | Draws::Tiles(pieces)) = draws;
+        let (is_tiled, pieces) = pieces(self.pipelines.scene, array, *style);
         let count = slices.as_ref().map_or(1, |slices| slices.count);
         let vk = self.pipelines.device.raw();
         // SAFETY: (here and below) recording (the caller's promise); every object belongs to this device.
@@ -284,12 +281,12 @@ impl FieldRenderer {
                 for slice in 0..count {
                     let (first, end) = (part(pieces, slice, count), part(pieces, slice + 1, count));
                     let some = end - first;
-                    match draws {
-                        _ if some == 0 => {}
-                        Draws::Squares(_) => {
+                    match (is_tiled, some) {
+                        (_, 0) => {}
+                        (false, _) => {
                             vk.cmd_draw(commands, SQUARE_VERTICES * some, 1, SQUARE_VERTICES * first, 0);
                         }
-                        Draws::Tiles(_) => vk.cmd_draw_indexed(commands, mesh::INDICES, some, 0, 0, first),
+                        (true, _) => vk.cmd_draw_indexed(commands, mesh::INDICES, some, 0, 0, first),
                     }
                     if let Some(slices) = &slices {
                         (slices.after)(slice);
@@ -311,23 +308,18 @@ impl FieldRenderer {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Draws {
-    /// Squares of two triangles each: the plane, an image, or points.
-    Squares(u32),
-    Tiles(u32),
-}
-
-fn draws(scene: Scene, array: &DrawnArray, style: Style) -> Draws {
+/// Returns whether tiles are drawn, and the number of tiles, or else of squares of two triangles each: the
+/// plane, an image, or points. The slices share them.
+fn pieces(scene: Scene, array: &DrawnArray, style: Style) -> (bool, u32) {
     match (scene, array.kind(), style) {
-        (Scene::Texture, ..) | (_, ArrayKind::Image, _) => Draws::Squares(1),
+        (Scene::Texture, ..) | (_, ArrayKind::Image, _) => (false, 1),
         // Vulkan counts vertices in 32 bits, so only about the first 700 million points are drawn.
         (_, ArrayKind::Points, _) | (_, _, Style::Points) => {
-            Draws::Squares(array.grid().count().min(u64::from(u32::MAX / SQUARE_VERTICES)) as u32)
+            (false, array.grid().count().min(u64::from(u32::MAX / SQUARE_VERTICES)) as u32)
         }
         (_, ArrayKind::Mesh | ArrayKind::Surface, Style::Surface | Style::Wireframe) => {
             let (across, along) = mesh::tile_count(array.grid());
-            Draws::Tiles(across * along)
+            (true, across * along)
         }
     }
 }

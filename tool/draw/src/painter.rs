@@ -7,7 +7,7 @@ use egui_ash_renderer::{DynamicRendering, Options, RenderMode, Renderer, Rendere
 
 use super::Picture;
 use super::pass::{COLOR_WRITES, PICTURE_STAGES, next_use};
-use wavefield_gpu::vulkan::{CommandPool, Device, Queue, color_barrier, pipeline_barrier};
+use wavefield_gpu::vulkan::{CommandPool, Device, Queue, image_barrier, pipeline_barrier};
 use wavefield_gpu::{Error, Result};
 
 /// egui's output, ready to draw: see [`egui::Context::tessellate`].
@@ -28,7 +28,7 @@ pub struct Painter {
 impl Painter {
     pub fn new(queue: &Queue, format: vk::Format, flights: usize) -> Result<Self> {
         let device = queue.device().clone();
-        let pool = CommandPool::transient(&device, queue.family())?;
+        let pool = CommandPool::of_queue(queue, vk::CommandPoolCreateFlags::TRANSIENT)?;
         let target = RenderMode::DynamicRendering(DynamicRendering {
             color_attachment_format: format,
             depth_attachment_format: None,
@@ -72,7 +72,7 @@ impl Painter {
         let device = self.device.clone();
         let drawn = vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL;
         let barrier = |from, to| {
-            let barrier = color_barrier(picture.image, from, to);
+            let barrier = image_barrier(picture.image, from, to);
             // SAFETY: recording, outside a render pass, and the picture is alive (the caller's promise).
             unsafe { pipeline_barrier(&device, commands, &[], &[barrier]) };
         };

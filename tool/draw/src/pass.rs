@@ -1,9 +1,10 @@
 //! The render pass of a picture: its multisampled colour, its depth, and the barriers around it.
 
 use ash::vk;
+use vulkan_cuda::ownership::whole_image;
 
 use wavefield_gpu::Result;
-use wavefield_gpu::vulkan::{Device, Image, ImageDesc, color_barrier, image_barrier, pipeline_barrier};
+use wavefield_gpu::vulkan::{Device, Image, ImageDesc, image_barrier, pipeline_barrier};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Picture {
@@ -133,38 +134,22 @@ impl PassAttachments {
             vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_WRITE,
         );
         let depth_uses = (depth_writes.0, depth_writes.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ);
-        let depth = image_barrier(
-            self.depth.raw(),
-            vk::ImageAspectFlags::DEPTH,
-            undefined(depth_writes),
-            (vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL, depth_uses),
-        );
+        let depth_ready = (vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL, depth_uses);
+        let depth = image_barrier(self.depth.raw(), undefined(depth_writes), depth_ready)
+            .subresource_range(whole_image().aspect_mask(vk::ImageAspectFlags::DEPTH));
         // The previous use was a draw, a present (the acquire semaphore's wait is at this stage) or a copy.
         let before = undefined((PICTURE_STAGES, COLOR_WRITES.1));
-        let written = pictures.iter().map(|picture| color_barrier(picture.image, before, drawable));
+        let written = pictures.iter().map(|picture| image_barrier(picture.image, before, drawable));
         // Without this image, the draw writes to the pictures directly.
         let multisampled = self.color.as_ref();
         let multisampled =
-            multisampled.map(|image| color_barrier(image.raw(), undefined(COLOR_WRITES), drawable));
+            multisampled.map(|image| image_barrier(image.raw(), undefined(COLOR_WRITES), drawable));
         let discarded: Vec<_> = [depth].into_iter().chain(written).chain(multisampled).collect();
         let hand_on = |picture: &Picture| {
             let next = (picture.final_layout, next_use(picture.final_layout));
-            color_barrier(picture.image, drawable, next)
+            image_barrier(picture.image, drawable, next)
         };
         let handed_on: Vec<_> = pictures.iter().map(hand_on).collect();
-        // SAFETY: the caller's promise; the barriers are outside the render pass.
-        unsafe {
-            pipeline_barrier(&self.device, commands, &[], &discarded);
-            self.begin(commands, pictures, clear);
-            draw();
-            self.device.raw().cmd_end_rendering(commands);
-            pipeline_barrier(&self.device, commands, &[], &handed_on);
-        }
-    }
-
-    /// # Safety
-    /// Same as [`PassAttachments::record`].
-    unsafe fn begin(&self, commands: vk::CommandBuffer, pictures: &[Picture], clear: &[vk::ClearColorValue]) {
         let target = |(number, picture): (usize, &Picture)| {
             let target = vk::RenderingAttachmentInfo::default()
                 .image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL);
@@ -196,13 +181,20 @@ impl PassAttachments {
                 // Depth is reversed: 0 is the farthest.
                 depth_stencil: vk::ClearDepthStencilValue { depth: 0.0, stencil: 0 },
             });
-        let area = vk::Rect2D { offset: vk::Offset2D::default(), extent: self.extent() };
         let rendering = vk::RenderingInfo::default()
-            .render_area(area)
+            .render_area(self.extent().into())
             .layer_count(1)
             .color_attachments(&colors)
             .depth_attachment(&depth);
-        // SAFETY: recording (the caller's promise), and the images are alive and belong to this device.
-        unsafe { self.device.raw().cmd_begin_rendering(commands, &rendering) };
+        let vk = self.device.raw();
+        // SAFETY: the caller's promise; the barriers are outside the render pass; the images are alive and of
+        // this device.
+        unsafe {
+            pipeline_barrier(&self.device, commands, &[], &discarded);
+            vk.cmd_begin_rendering(commands, &rendering);
+            draw();
+            vk.cmd_end_rendering(commands);
+            pipeline_barrier(&self.device, commands, &[], &handed_on);
+        }
     }
 }

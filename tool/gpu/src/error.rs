@@ -135,10 +135,7 @@ impl Error {
 
     /// Returns 2 for a request that is wrong on any machine, otherwise 1.
     pub fn exit_code(&self) -> u8 {
-        match self {
-            Error::Usage(_) => 2,
-            _ => 1,
-        }
+        if matches!(self, Error::Usage(_)) { 2 } else { 1 }
     }
 }
 

@@ -1,4 +1,4 @@
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -6,36 +6,33 @@ use crate::{Error, Result};
 
 /// Reads a regular file of at most `most` bytes. Refuses other files, because reading a FIFO may never end.
 pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
-    let read = || {
+    let read = || -> io::Result<Vec<u8>> {
+        // Check before opening, because opening a device can have side effects.
+        let found = std::fs::metadata(path)?;
+        if found.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        if !found.is_file() {
+            let words = "it is not a regular file: copy its contents to a regular file, and name that file";
+            return Err(io::Error::other(words));
+        }
+        let mut options = OpenOptions::new();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::OpenOptionsExt;
+            // Do not block if a FIFO has replaced the file since the check, or if a file in `/proc` has no
+            // data.
+            options.custom_flags(libc::O_NONBLOCK);
+        }
         let mut bytes = Vec::new();
         // Limit the read, because the file may be too large, or grow while it is read.
-        open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+        options.read(true).open(path)?.take(most + 1).read_to_end(&mut bytes)?;
         match bytes.len() as u64 > most {
             true => Err(io::Error::other(format!("it has more than {most} bytes, too many for such a file"))),
             false => Ok(bytes),
         }
     };
     read().map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    // Check before opening, because opening a device can have side effects.
-    let found = std::fs::metadata(path)?;
-    if found.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
-    if !found.is_file() {
-        let words = "it is not a regular file: copy its contents to a regular file, and name that file";
-        return Err(io::Error::other(words));
-    }
-    let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        // Do not block if a FIFO has replaced the file since the check, or if a file in `/proc` has no data.
-        options.custom_flags(libc::O_NONBLOCK);
-    }
-    options.read(true).open(path)
 }
 
 #[cfg(test)]

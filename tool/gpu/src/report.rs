@@ -15,15 +15,13 @@ pub fn line(text: Arguments<'_>) {
     if SPARED.load(Ordering::Relaxed) {
         return note(text);
     }
-    match io::stdout().write_all(format!("{text}\n").as_bytes()) {
-        Ok(()) => {}
-        // The reader closed the pipe, which is not a failure.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
-        Err(error) => {
-            FAILED.store(true, Ordering::Relaxed);
-            if !NOTED.swap(true, Ordering::Relaxed) {
-                crate::note!("cannot write to standard output: {error}");
-            }
+    // A reader that closed the pipe is not a failure.
+    if let Err(error) = io::stdout().write_all(format!("{text}\n").as_bytes())
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        FAILED.store(true, Ordering::Relaxed);
+        if !NOTED.swap(true, Ordering::Relaxed) {
+            crate::note!("cannot write to standard output: {error}");
         }
     }
 }

@@ -19,7 +19,7 @@ pub fn start() -> Result<()> {
     started.clone().map_err(|reason| not_started("wavefield", reason))
 }
 
-pub fn not_started(name: &str, reason: impl Display) -> Error {
+fn not_started(name: &str, reason: impl Display) -> Error {
     Error::Unsupported(format!(
         "the thread `{name}` could not be started: {reason}; raise the limit (ulimit -u) or end other programs"
     ))
@@ -65,10 +65,8 @@ impl<T: Send + 'static> Job<T> {
     ) -> Result<Self> {
         let wanted = Arc::new(());
         let watched = Arc::downgrade(&wanted);
-        match Builder::new().name(name.into()).spawn(move || work(&|| watched.strong_count() > 0)) {
-            Ok(thread) => Ok(Self { thread, _wanted: wanted }),
-            Err(error) => Err(not_started(name, error)),
-        }
+        let started = Builder::new().name(name.into()).spawn(move || work(&|| watched.strong_count() > 0));
+        Ok(Self { thread: started.map_err(|error| not_started(name, error))?, _wanted: wanted })
     }
 
     pub fn is_done(&self) -> bool {

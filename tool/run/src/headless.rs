@@ -171,10 +171,6 @@ impl Headless {
         read_image(self.engine.queue(), self.target.image())
     }
 
-    pub fn extent(&self) -> vk::Extent2D {
-        self.target.image().extent()
-    }
-
     /// Writes the last picture to a PNG file, with the texts from [`picture_texts`].
     pub fn save(&mut self, path: &Path, config: &Config, serves: bool) -> Result<()> {
         let pixels = self.pixels()?;

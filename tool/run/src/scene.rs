@@ -153,7 +153,7 @@ pub(crate) fn make_producer(
             return Err(Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));
         }
         (ProducerKind::Auto | ProducerKind::Compute, _) => {
-            compute(&device, &desc, config.shader().unwrap_or_else(KernelShader::wave), false)?
+            compute(&device, &desc, config.shader().unwrap_or(&gallery::WAVE), false)?
         }
         (ProducerKind::Host, _) => match desc.scene {
             Scene::Field => Box::new(HostProducer::new(&device, &desc)?),
@@ -165,7 +165,7 @@ pub(crate) fn make_producer(
             ));
         }
         (kind @ (ProducerKind::Still | ProducerKind::StillShared), _) => {
-            let filled_by = compute(&device, &desc, KernelShader::wave(), kind == ProducerKind::StillShared)?;
+            let filled_by = compute(&device, &desc, &gallery::WAVE, kind == ProducerKind::StillShared)?;
             Box::new(StillProducer::new(queue, desc.scene, config.parameters, filled_by)?)
         }
     };

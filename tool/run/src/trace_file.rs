@@ -35,7 +35,9 @@ impl Traced {
     /// Writes the file, even if the run failed.
     pub fn end(self, engine: &mut Engine, failures: &mut Failures) {
         let Engine { observers, drawer, work, .. } = engine;
-        let Some(track) = observers.end_trace(work, drawer, failures) else { return };
+        observers.collect_rest(work, failures);
+        observers.cut_trace(work, drawer);
+        let Some(track) = observers.traced.take() else { return };
         let cpu = self.cpu.take();
         if failures.catch(write_trace(&self.path, &command_line(), &cpu, &track)).is_some() {
             wavefield_gpu::note!("wrote {} (https://ui.perfetto.dev shows a .json)", self.path.display());

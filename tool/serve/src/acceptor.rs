@@ -41,7 +41,7 @@ enum Pending {
 }
 
 pub(super) struct Acceptor {
-    /// `None` after [`Acceptor::shut`] or [`Acceptor::close`].
+    /// `None` after [`Acceptor::shut`].
     listener: Option<Listener>,
     owner: u32,
     stop: Stop,
@@ -94,15 +94,10 @@ impl Acceptor {
         open.map(|listener| PollFd::new(listener, PollFlags::IN)).into_iter().chain(silent)
     }
 
-    /// Stops listening, and removes the socket's files. Call this as soon as a stop is requested, because the
-    /// process may then be killed at any time.
+    /// Stops listening, removes the socket's files, and closes the connections that wait. Call this as soon as
+    /// a stop is requested, because the process may then be killed at any time.
     pub(super) fn shut(&mut self) {
         self.listener = None;
-    }
-
-    /// Like [`Acceptor::shut`], and also closes the connections that wait.
-    pub(super) fn close(&mut self) {
-        self.shut();
         self.pending.clear();
     }
 

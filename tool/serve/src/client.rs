@@ -86,7 +86,7 @@ impl From<Fault> for ClientEnd {
     }
 }
 
-type ReceivedRequest = (Request, Validated, Vec<ClientFd>);
+pub(super) type ReceivedRequest = (Request, Validated, Vec<ClientFd>);
 
 /// The values of `ready` and `free`; `None` with memory `host`.
 type Counters = Option<(u64, u64)>;
@@ -347,9 +347,6 @@ impl Client {
     pub(super) fn quiet_time(&self, draws: bool) -> Duration {
         let by_semaphore = self.shared.borrow().session.terms.memory == MemoryKind::Cuda;
         let quick = by_semaphore && draws && !self.busy && self.last_new.elapsed() < QUICK_FOR;
-        match quick || !self.renders.is_empty() {
-            true => QUICK,
-            false => CALM,
-        }
+        if quick || !self.renders.is_empty() { QUICK } else { CALM }
     }
 }

@@ -103,8 +103,7 @@ impl FrameLedger {
 
     pub fn advance(&mut self) -> ShownFrame {
         let frame = self.next();
-        let is_elsewhere = self.elsewhere.front().is_some_and(|next| next.frame == frame);
-        let announced = if is_elsewhere { self.elsewhere.pop_front() } else { None };
+        let announced = self.elsewhere.pop_front_if(|next| next.frame == frame);
         let in_slot = ShownFrame { frame, origin: Origin::Slot((frame % self.depth) as usize) };
         *self.shown.insert(announced.unwrap_or(in_slot))
     }

@@ -94,7 +94,7 @@ fn prepare(
             info.name
         )));
     }
-    let drawing = engine.drawer.drawing_of(terms.array)?;
+    let drawing = engine.drawer.renderer.drawing_of(terms.array)?;
     let memory = ClientMemory::new(&device, terms.memory, terms.array, terms.depth)?;
     if setup.config.verify {
         memory.blank(engine)?;

@@ -43,16 +43,15 @@ pub fn serve_headless(config: &Config, options: &ServeOptions, stop: &Stop) -> R
     Ok(Ended::new(summary, failures, &log))
 }
 
-/// Serves in a window. `run` opens the window, and calls the hook between two frames.
-pub fn serve_windowed(
-    config: &Config,
-    options: &ServeOptions,
+/// Listens, and returns the hook with which a window serves.
+pub fn serve_windowed<'a>(
+    config: &'a Config,
+    options: &'a ServeOptions,
     stop: &Stop,
-    run: impl FnOnce(FrameHookDesc<'_>) -> Result<Ended>,
-) -> Result<Ended> {
+) -> Result<FrameHookDesc<'a>> {
     let acceptor = listen(config, options, stop)?;
-    run(FrameHookDesc {
-        make: Box::new(|choice| {
+    Ok(FrameHookDesc {
+        make: Box::new(move |choice| {
             let config = config.suited_to(choice.adapter.info().kind, true);
             Ok(Box::new(ServeHook::new(acceptor, choice, &config, options, true)))
         }),
@@ -88,10 +87,9 @@ fn draw(
         moment.time += moment.step;
         last = now;
         if hook.wants_picture() {
-            let extent = run.extent();
             // Drain the queue first: draining has a timeout, and reading back has none.
             match run.engine().work.drain() {
-                Ok(()) => hook.send_picture(extent, run.pixels()),
+                Ok(()) => hook.send_picture(config.size, run.pixels()),
                 Err(error) => hook.rescue(run.engine(), error)?,
             }
         }

@@ -58,8 +58,9 @@ mod until_closed;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::Args;
 use wavefield_gpu::{Error, Result};
-use wavefield_run::{Choice, Config, Scene, Stop};
+use wavefield_run::{Choice, Config, HOW, OUTPUT, Scene, Stop, parse};
 
 use acceptor::Acceptor;
 use listener::Listener;
@@ -68,16 +69,22 @@ pub use headless::{serve_headless, serve_windowed};
 pub use listener::default_path;
 pub use until_closed::end_when_closed;
 
-#[derive(Clone, Debug)]
+// An option's doc comment is its help.
+#[derive(Args, Clone, Debug)]
 pub struct ServeOptions {
+    /// Listen here [default: $XDG_RUNTIME_DIR/wavefield.sock, or /tmp/wavefield-UID/wavefield.sock].
+    #[arg(long, value_name = "PATH", default_value_os_t = default_path(), hide_default_value = true, help_heading = HOW)]
     pub socket: PathBuf,
-    /// Whether to remove the socket's folder at the end too, if it is empty. For a program that creates a
-    /// folder for one renderer.
-    pub remove_folder: bool,
-    /// Without a window: the draws per second while no new frame is ready. 0 means 60 while a client's frames
-    /// are shown, and no limit otherwise.
+    /// End when the other end of this inherited pipe or socket closes, that is, when the program that
+    /// started this one ends. Then the socket's folder is removed if it is empty.
+    #[arg(long, value_name = "FD", value_parser = parse::whole(0, i32::MAX as u64), allow_hyphen_values = true, help_heading = HOW)]
+    pub until_closed: Option<u64>,
+    // 0 means 60 while a client's frames are shown, and no limit otherwise.
+    /// Headless: draws per second while there is nothing new; 0 draws without a pause.
+    #[arg(long, value_name = "HZ", default_value = "60", value_parser = parse::pace, allow_hyphen_values = true, help_heading = HOW)]
     pub pace: f64,
-    /// The JSON file to which measurements are written.
+    /// Write the measurements of each client as JSON.
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub json: Option<PathBuf>,
 }
 
@@ -96,7 +103,7 @@ fn listen(config: &Config, options: &ServeOptions, stop: &Stop) -> Result<Accept
                 .into(),
         ));
     }
-    let listener = Listener::bind(&options.socket, options.remove_folder)?;
+    let listener = Listener::bind(&options.socket, options.until_closed.is_some())?;
     Acceptor::open(listener, rustix::process::getuid().as_raw(), stop)
 }
 

@@ -1,6 +1,7 @@
 //! The socket that clients connect to, its folder, and the lock file that keeps other renderers away.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -113,10 +114,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         // Skip this if `remove_files` has removed the files already: another renderer may be listening there
         // by now.
-        let mut all = listening();
-        if let Some(own) = all.iter().position(|files| files.identity == self.identity) {
-            all.remove(own).remove();
-        }
+        listening().extract_if(.., |files| files.identity == self.identity).for_each(|files| files.remove());
     }
 }
 
@@ -179,10 +177,7 @@ pub fn default_path() -> PathBuf {
 /// container or under cron, it may not exist.
 fn is_own(folder: &Path) -> bool {
     let own = rustix::process::getuid().as_raw();
-    let is_own = |found: rustix::fs::Stat| {
-        rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir() && found.st_uid == own
-    };
-    folder.is_absolute() && rustix::fs::stat(folder).is_ok_and(is_own)
+    folder.is_absolute() && std::fs::metadata(folder).is_ok_and(|found| found.is_dir() && found.uid() == own)
 }
 
 pub(super) fn shared_folder() -> PathBuf {
@@ -201,9 +196,9 @@ fn make_shared_folder() -> Result<()> {
 /// Fails unless `folder` is a folder that only this user can access. In `/tmp`, another user may have created
 /// it.
 pub(super) fn check_folder(folder: &Path) -> std::io::Result<()> {
-    let found = rustix::fs::lstat(folder)?;
-    let is_folder = rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir();
-    if !is_folder || found.st_uid != rustix::process::getuid().as_raw() || found.st_mode & 0o077 != 0 {
+    let found = std::fs::symlink_metadata(folder)?;
+    let own = rustix::process::getuid().as_raw();
+    if !found.is_dir() || found.uid() != own || found.mode() & 0o077 != 0 {
         let reason = format!(
             "{} exists, but is not a folder that only you can use: remove it, set XDG_RUNTIME_DIR, or use --socket",
             folder.display()

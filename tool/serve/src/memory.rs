@@ -15,7 +15,7 @@ use vulkan_cuda::{CudaBuffer, ExportedBuffer, ExportedSemaphore};
 
 use super::frame_ledger::Origin;
 use super::protocol::{MemoryKind, MemoryPlace, Render, VulkanMemory};
-use wavefield_draw::PictureKind;
+use wavefield_draw::{PictureKind, PicturePlace};
 use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device};
 use wavefield_gpu::{Error, Result};
 use wavefield_handoff::contents::{array::DrawnArray, frame_stamp};
@@ -56,7 +56,7 @@ pub(super) struct HostMemory {
 
 pub(super) struct RenderTarget {
     pub(super) into: vk::Buffer,
-    pub(super) places: Vec<wavefield_draw::PicturePlace>,
+    pub(super) places: Vec<PicturePlace>,
     /// What to signal once the pictures are drawn. `None` with memory `host`: wait for the GPU, then call
     /// [`ClientMemory::copy_pictures`].
     pub(super) signal: Option<vk::SemaphoreSubmitInfo<'static>>,
@@ -109,13 +109,10 @@ impl ClientMemory {
         let Self::Host(memory) = self else {
             return engine.observers.blank(&mut engine.work, &self.slots(), self.owner());
         };
-        let blank = [frame_stamp::BLANK.to_ne_bytes(); 1 << 14];
-        let (bytes, end) = (blank.as_flattened(), memory.stride * memory.buffers.len() as u64);
-        let mut at = 0;
-        while at < end {
-            let rest = &bytes[..bytes.len().min((end - at) as usize)];
-            memory.file.write_all_at(rest, at).map_err(|error| out_of_memory(end, error))?;
-            at += rest.len() as u64;
+        let blank = [frame_stamp::BLANK.to_ne_bytes(); SLOT_ALIGNMENT as usize / 4];
+        let end = memory.stride * memory.buffers.len() as u64;
+        for at in (0..end).step_by(SLOT_ALIGNMENT as usize) {
+            memory.file.write_all_at(blank.as_flattened(), at).map_err(|error| out_of_memory(end, error))?;
         }
         Ok(())
     }
@@ -300,11 +297,7 @@ impl ClientMemory {
     }
 
     /// With memory `host`, copies pictures to the allocation. The GPU must be done with them.
-    pub(super) fn copy_pictures(
-        &self,
-        render: &Render,
-        places: &[wavefield_draw::PicturePlace],
-    ) -> Result<()> {
+    pub(super) fn copy_pictures(&self, render: &Render, places: &[PicturePlace]) -> Result<()> {
         let Self::Host(memory) = self else { return Ok(()) };
         let (Some(buffer), Some(file)) = (&memory.pictures, memory.allocations.get(&render.allocation))
         else {

@@ -50,7 +50,7 @@ pub enum FromClient {
     Set {
         #[serde(deserialize_with = "object")]
         parameters: SettingsChange,
-        #[serde(default, deserialize_with = "optional_object", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "object", skip_serializing_if = "Option::is_none")]
         camera: Option<CameraPlace>,
     },
     Status,
@@ -272,15 +272,11 @@ const MAX_ID: u64 = 1 << 53;
 pub(super) fn request_id(packet: &[u8]) -> Result<Option<u64>, String> {
     #[derive(Deserialize)]
     struct Id {
-        #[serde(default)]
         request_id: Option<u64>,
     }
-    let wrong = || format!("`request_id` is not a whole number below {MAX_ID}");
-    let Id { request_id } = serde_json::from_slice(packet).map_err(|_| wrong())?;
-    match request_id {
-        Some(id) if id >= MAX_ID => Err(wrong()),
-        id => Ok(id),
-    }
+    let read = serde_json::from_slice(packet).ok().map(|Id { request_id }| request_id);
+    let valid = read.filter(|id| id.is_none_or(|id| id < MAX_ID));
+    valid.ok_or_else(|| format!("`request_id` is not a whole number below {MAX_ID}"))
 }
 
 impl FromClient {
@@ -326,15 +322,11 @@ pub(super) fn spoken_version(packet: &[u8]) -> Option<Number> {
     }
 }
 
-/// Deserializes a structure from a JSON object only: serde would also accept a list of values.
+/// Deserializes a structure, or an optional one, from a JSON object or `null` only: serde would also accept a
+/// list of values.
 fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<T, D::Error> {
-    let object = Map::deserialize(from)?;
-    T::deserialize(Value::Object(object)).map_err(D::Error::custom)
-}
-
-fn optional_object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
     let object = Option::<Map<_, _>>::deserialize(from)?;
-    object.map(|object| T::deserialize(Value::Object(object)).map_err(D::Error::custom)).transpose()
+    T::deserialize(object.map_or(Value::Null, Value::Object)).map_err(D::Error::custom)
 }
 
 pub fn encode(message: &impl Serialize) -> Vec<u8> {

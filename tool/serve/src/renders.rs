@@ -29,11 +29,7 @@ pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bo
             break;
         }
         client.rendered += 1;
-        let made = match wanted.render {
-            Ok(render) => draw(engine, client, &render),
-            Err(reason) => Err(reason),
-        };
-        match made {
+        match wanted.render.and_then(|render| draw(engine, client, &render)) {
             Ok(frame) => {
                 let drawn = client.shared.borrow().memory.drawn().map(|_| client.rendered);
                 client.answer(wanted.request.id, &FromServer::Rendered { frame, drawn }, &[]);

@@ -6,12 +6,11 @@ use vulkan_cuda::layout::Range;
 use vulkan_cuda::{CudaBuffer, DeviceUuid};
 
 use super::ServeSetup;
-use super::client::{Client, WantedPicture, WantedRender};
+use super::client::{Client, ReceivedRequest, WantedPicture, WantedRender};
 use super::client_producer::ClientState;
 use super::fd_reaper::ClientFd;
 use super::memory::sealed_copy;
 use super::protocol::{self, FromClient, FromServer, RendererState, Request, SettingsChange};
-use super::session::Validated;
 use super::statistics::Watch;
 use wavefield_draw::Camera;
 use wavefield_gpu::{Error, Result, note, threads::Job};
@@ -43,12 +42,7 @@ pub(super) struct RequestHandler<'a> {
 }
 
 impl RequestHandler<'_> {
-    pub(super) fn answer(
-        &mut self,
-        request: Request,
-        validated: Validated,
-        descriptors: Vec<ClientFd>,
-    ) -> Result<()> {
+    pub(super) fn answer(&mut self, (request, validated, descriptors): ReceivedRequest) -> Result<()> {
         match validated {
             // Queue even a failed `render`, so that renders are answered in order.
             Err(reason) if request.name == "render" => {

@@ -132,11 +132,9 @@ impl ServeHook {
     }
 
     fn wait_for_news(&self, left: Duration) {
-        let quiet = match &self.client {
-            Some(client) => client.quiet_time(self.has_ring()),
-            None => NO_CLIENT,
-        };
-        let client = self.client.as_ref().and_then(Client::watched);
+        let client = self.client.as_ref();
+        let quiet = client.map_or(NO_CLIENT, |client| client.quiet_time(self.has_ring()));
+        let client = client.and_then(Client::watched);
         let mut watched: Vec<_> = self.acceptor.watched().chain(client).collect();
         // An error only ends the wait early.
         let _ = poll(&mut watched, Timespec::try_from(left.min(quiet)).ok().as_ref());
@@ -181,10 +179,8 @@ impl ServeHook {
         let (watch, picture, setup) = (&self.report.watch, self.picture, &self.setup);
         let mut handler = RequestHandler { client, engine, parameters, setup, watch, draws, picture };
         for _ in 0..MESSAGES_A_FRAME {
-            let Some((request, validated, descriptors)) = handler.client.next_request(counters) else {
-                break;
-            };
-            handler.answer(request, validated, descriptors)?;
+            let Some(received) = handler.client.next_request(counters) else { break };
+            handler.answer(received)?;
         }
         Ok(())
     }
@@ -352,15 +348,13 @@ impl FrameHook for ServeHook {
     }
 
     fn close(&mut self, engine: &Engine, reason: &str) -> Result<()> {
-        self.acceptor.close();
+        self.acceptor.shut();
         let producer = engine.work.producer.profile().name;
-        let client = self.client.take();
-        if let Some(client) = &client {
+        let client = self.client.take().map(|client| {
             client.send_error(ErrorCode::Ended, reason.into());
-        }
-        let name = client.as_ref().map(|client| client.name.as_str());
-        self.report.end(producer, name, reason, self.last_draw);
-        drop(client);
+            client.name
+        });
+        self.report.end(producer, client.as_deref(), reason, self.last_draw);
         self.stamps.end(engine);
         self.report.print();
         let mut failures = Failures::default();

@@ -193,10 +193,7 @@ impl Session {
 
     /// Takes the released allocations that no frame needs. Free them once all submitted frames are drawn.
     pub fn take_released(&mut self) -> Vec<u64> {
-        let ledger = &self.ledger;
-        let (needed, free): (Vec<_>, Vec<_>) = self.released.drain(..).partition(|&(id, _)| ledger.needs(id));
-        self.released = needed;
-        free.into_iter().map(|(id, _)| id).collect()
+        self.released.extract_if(.., |(id, _)| !self.ledger.needs(*id)).map(|(id, _)| id).collect()
     }
 
     /// Advances to the next frame if it is ready. Returns the frame to draw now, and whether this draw is its

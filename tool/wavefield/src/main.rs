@@ -57,6 +57,5 @@ fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
     if cli.handles_signals() {
         signals::listen(&stop).map_err(|error| anyhow!("cannot listen for Ctrl-C: {error}"))?;
     }
-    cli.execute(matches, &stop)?;
-    Ok(())
+    Ok(cli.execute(matches, &stop)?)
 }

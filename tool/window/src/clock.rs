@@ -2,6 +2,7 @@ use std::time::{Duration, Instant};
 
 use wavefield_run::{Moment, Parameters, STEP};
 
+#[derive(Default)]
 pub(super) struct FieldClock {
     /// The field's time and step. The step assumes that the next frame takes as long as usual.
     pub(super) moment: Moment,
@@ -14,15 +15,6 @@ pub(super) struct FieldClock {
 const RECENT: usize = 8;
 
 impl FieldClock {
-    pub(super) fn new() -> Self {
-        Self {
-            moment: Moment { time: 0.0, step: 0.0 },
-            last_frame: None,
-            elapsed: [Duration::ZERO; RECENT],
-            frames: 0,
-        }
-    }
-
     /// Call this when a frame is drawn. Returns the time since the previous frame, or `None` after a gap.
     pub(super) fn frame(&mut self, now: Instant, parameters: &Parameters) -> Option<Duration> {
         let elapsed = now - self.last_frame.replace(now)?;
@@ -61,7 +53,7 @@ mod tests {
     #[test]
     fn the_field_stands_still_in_a_pause_and_does_not_jump_after_a_rest() {
         let mut parameters = Parameters { speed: 2.0, colormap: Default::default(), paused: false };
-        let (mut clock, start) = (FieldClock::new(), Instant::now());
+        let (mut clock, start) = (FieldClock::default(), Instant::now());
         let mut frame = |seconds, parameters: &_, rest| {
             if rest {
                 clock.ignore_gap();
@@ -82,7 +74,7 @@ mod tests {
     #[test]
     fn one_late_frame_does_not_change_the_step() {
         let parameters = Parameters { speed: 1.0, colormap: Default::default(), paused: false };
-        let (mut clock, start) = (FieldClock::new(), Instant::now());
+        let (mut clock, start) = (FieldClock::default(), Instant::now());
         let mut at = 0;
         for frame in 0..40 {
             at += if frame == 20 { 200 } else { 10 };
@@ -95,7 +87,7 @@ mod tests {
     #[test]
     fn a_single_step_is_for_a_pause() {
         let mut parameters = Parameters { speed: 2.0, colormap: Default::default(), paused: false };
-        let mut clock = FieldClock::new();
+        let mut clock = FieldClock::default();
         clock.step(&parameters);
         assert_eq!(clock.moment.time, 0.0);
         parameters.paused = true;

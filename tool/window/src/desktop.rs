@@ -118,11 +118,11 @@ impl Screen for Desktop {
 
     fn resize(&mut self, extent: vk::Extent2D) {
         self.visibility.resized(extent.width == 0 || extent.height == 0);
-        self.swapchain.invalidate();
+        self.swapchain.stale = true;
     }
 
     fn is_stale(&self) -> bool {
-        self.swapchain.is_stale()
+        self.swapchain.stale
     }
 
     unsafe fn acquire(&mut self, queue: &mut Queue, flight: &Flight) -> Result<Option<ScreenPicture>> {

@@ -18,11 +18,9 @@ pub(super) enum Action {
     Leave,
 }
 
-/// The key's name, all keys with the same action, the action, and its description.
-type KeyRow = (&'static str, &'static [Key], Action, &'static str);
-
+/// Each key's name, all keys with the same action, the action, and its description.
 /// docs/guide/src/program.md lists the same keys.
-const KEYS: [KeyRow; 12] = [
+const KEYS: [(&str, &[Key], Action, &str); 12] = [
     ("Space", &[Key::Space], Action::Pause, "pauses or resumes"),
     (".", &[Key::Period, Key::N], Action::Step, "advances by one step while paused (or N)"),
     ("C", &[Key::C], Action::Colors, "changes the colours"),

@@ -259,7 +259,7 @@ mod tests {
             first.map(|read| read.unwrap())
         };
         assert_eq!(save(&own), own.kernel);
-        for other in [None, Some(gallery::gallery()[1].source())] {
+        for other in [None, Some(gallery::GALLERY[1].source())] {
             assert_eq!(save(&Config { kernel: other, ..Config::default() }), None);
         }
         assert_eq!(save(&own), own.kernel, "the next save counts");

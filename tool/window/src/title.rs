@@ -31,10 +31,8 @@ impl Title {
 
     /// Returns the title if it differs from the previous call's.
     pub(super) fn changed(&mut self, text: &str, states: &[&str]) -> Option<&str> {
-        let words = words(text, states, self.rate.as_deref());
-        let is_other = words != self.words;
-        self.words = words;
-        is_other.then_some(&self.words)
+        let before = std::mem::replace(&mut self.words, words(text, states, self.rate.as_deref()));
+        (before != self.words).then_some(&self.words)
     }
 }
 

@@ -19,7 +19,6 @@ impl Code {
     pub const SUCCESS: Self = Self(0);
     /// `CUDA_ERROR_NOT_INITIALIZED`. The functions of this module also return it before [`look_up`] succeeds.
     pub const NOT_INITIALIZED: Self = Self(3);
-    pub const NOT_FOUND: Self = Self(500);
     /// `CUDA_ERROR_NOT_READY`: the stream's work has not finished yet. This is not a failure.
     pub const NOT_READY: Self = Self(600);
 }
@@ -143,5 +142,4 @@ cuda_functions! {
         stream: CUstream
     ) = ["cuWaitExternalSemaphoresAsync"];
     cuDestroyExternalSemaphore(semaphore: CUexternalSemaphore) = ["cuDestroyExternalSemaphore"];
-    ?
 }

@@ -38,15 +38,10 @@ struct Context {
     faulted: Arc<AtomicBool>,
     /// CUDA's address of the 4 bytes that [`Cuda::guard`] writes, or 0 until they are allocated.
     guard: Mutex<sys::CUdeviceptr>,
-    keep: Keep,
-}
-
-enum Keep {
-    /// This crate retained the device's primary context.
-    Retained(sys::CUdevice),
-    Theirs {
-        _keep: Arc<dyn Any + Send + Sync>,
-    },
+    /// The device whose primary context this crate retained. `None` for an adopted context.
+    retained: Option<sys::CUdevice>,
+    /// Owns an adopted context.
+    _keep: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 // SAFETY: a CUDA context may be made current on any thread, and the driver API is thread-safe.
@@ -75,9 +70,8 @@ impl Cuda {
         check("cuDevicePrimaryCtxRetain", &info.name, unsafe {
             api::cuDevicePrimaryCtxRetain(&mut raw, device)
         })?;
-        let faulted = fault_of(info.ordinal);
-        let keep = Keep::Retained(device);
-        let cuda = Self(Arc::new(Context { raw, info: found, faulted, guard: Mutex::default(), keep }));
+        let (faulted, guard, retained) = (fault_of(info.ordinal), Mutex::default(), Some(device));
+        let cuda = Self(Arc::new(Context { raw, info: found, faulted, guard, retained, _keep: None }));
         cuda.bind()?;
         Ok(cuda)
     }
@@ -98,8 +92,9 @@ impl Cuda {
         check("cuCtxGetDevice", whose, unsafe { api::cuCtxGetDevice(&mut device) })?;
         for info in driver.devices()? {
             if CudaInfo::device(info.ordinal, &info.name)? == device {
-                let (faulted, guard, keep) = (Arc::default(), Mutex::default(), Keep::Theirs { _keep: keep });
-                return Ok(Self(Arc::new(Context { raw: context, info, faulted, guard, keep })));
+                let (faulted, guard, _keep) = (Arc::default(), Mutex::default(), Some(keep));
+                let context = Context { raw: context, info, faulted, guard, retained: None, _keep };
+                return Ok(Self(Arc::new(context)));
             }
         }
         Err(Error::DeviceLacks(format!("{whose} is of device {device}, which cuDeviceGet does not list")))
@@ -272,7 +267,7 @@ impl Drop for Context {
             };
             report("cuMemFree", code);
         }
-        if let Keep::Retained(device) = self.keep {
+        if let Some(device) = self.retained {
             // SAFETY: retained once, in `Cuda::primary`, released once. No object uses the context any more.
             report("cuDevicePrimaryCtxRelease", unsafe { api::cuDevicePrimaryCtxRelease(device) });
         }
@@ -343,9 +338,8 @@ pub(crate) mod tests {
     pub(crate) fn unreal(number: u8) -> ManuallyDrop<(Cuda, UnrealStream)> {
         let info = cuda_device(number.into(), number);
         let raw = std::ptr::without_provenance_mut(usize::from(number));
-        let keep = Keep::Theirs { _keep: Arc::new(()) };
         let (faulted, guard) = (Arc::default(), Mutex::default());
-        let cuda = Cuda(Arc::new(Context { raw, info, faulted, guard, keep }));
+        let cuda = Cuda(Arc::new(Context { raw, info, faulted, guard, retained: None, _keep: None }));
         ManuallyDrop::new((cuda, UnrealStream { raw: 0, context: raw }))
     }
 

@@ -25,7 +25,7 @@ fn files() -> Vec<String> {
     names.iter().map(|name| name.to_string()).chain(usual.filter(|file| Path::new(file).exists())).collect()
 }
 
-/// Opens the first of [`files`] that has all required functions and whose `cuInit` succeeds.
+/// Opens the first of [`files`] that has all functions and whose `cuInit` succeeds.
 fn open() -> Result<Library> {
     let (mut tried, mut refused, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     for file in files() {
@@ -228,7 +228,7 @@ fn version_words(version: i32) -> String {
 pub(crate) fn check(call: &'static str, device: &str, code: Code) -> Result<()> {
     match code {
         Code::SUCCESS => Ok(()),
-        code => Err(failure(api::functions(), call, device, code)),
+        code => Err(failure(api::FUNCTIONS.get(), call, device, code)),
     }
 }
 
@@ -256,7 +256,7 @@ impl Error {
     /// Converts cudarc's error, which prints only its code, into an error that explains the code and gives
     /// advice. `call` is the function of the driver that failed on `device`.
     pub fn from_cudarc(call: &'static str, device: &str, error: DriverError) -> Self {
-        failure(api::functions(), call, device, Code(error.0 as u32))
+        failure(api::FUNCTIONS.get(), call, device, Code(error.0 as u32))
     }
 }
 

@@ -11,24 +11,20 @@ pub static LIBRARY: OnceLock<Library> = OnceLock::new();
 
 /// Generates functions that call CUDA's driver from a table. This crate and the program in its repository
 /// each have a table. Each row has the name and the arguments of a function, and its symbols in the library,
-/// the newest first. Functions after `?` are optional.
+/// the newest first.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! cuda_functions {
-    (
-        $($name:ident($($argument:ident: $type:ty),*) = $symbols:expr;)*
-        ? $($extra:ident($($extra_argument:ident: $extra_type:ty),*) = $extra_symbols:expr;)*
-    ) => {
-        static FUNCTIONS: std::sync::OnceLock<Functions> = std::sync::OnceLock::new();
+    ($($name:ident($($argument:ident: $type:ty),*) = $symbols:expr;)*) => {
+        pub(super) static FUNCTIONS: std::sync::OnceLock<Functions> = std::sync::OnceLock::new();
 
         #[allow(non_snake_case)] // Fields have the names of CUDA's functions.
         pub struct Functions {
             $(pub $name: unsafe extern "C" fn($($type),*) -> Code,)*
-            $($extra: Option<unsafe extern "C" fn($($extra_type),*) -> Code>,)*
         }
 
         impl Functions {
-            /// Looks up all functions. The error names the first required function that the library lacks.
+            /// Looks up all functions. The error names the first function that the library lacks.
             ///
             /// # Safety
             /// `library` must be CUDA's driver. The functions may be called only while it is open.
@@ -37,7 +33,6 @@ macro_rules! cuda_functions {
                 unsafe {
                     Ok(Self {
                         $($name: $crate::cuda::look_up::find(library, &$symbols).ok_or_else(|| $crate::cuda::look_up::lacks(stringify!($name)))?,)*
-                        $($extra: $crate::cuda::look_up::find(library, &$extra_symbols),)*
                     })
                 }
             }
@@ -53,10 +48,6 @@ macro_rules! cuda_functions {
             Ok(())
         }
 
-        pub fn functions() -> Option<&'static Functions> {
-            FUNCTIONS.get()
-        }
-
         $(
             /// # Safety
             /// The caller must do what CUDA's manual requires for this function.
@@ -66,21 +57,6 @@ macro_rules! cuda_functions {
                     // SAFETY: the caller's promise.
                     Some(functions) => unsafe { (functions.$name)($($argument),*) },
                     None => Code::NOT_INITIALIZED,
-                }
-            }
-        )*
-
-        $(
-            /// Returns `CUDA_ERROR_NOT_FOUND` if the driver lacks the function.
-            ///
-            /// # Safety
-            /// The caller must do what CUDA's manual requires for this function.
-            #[allow(non_snake_case)] // As in CUDA.
-            pub unsafe fn $extra($($extra_argument: $extra_type),*) -> Code {
-                match FUNCTIONS.get().and_then(|functions| functions.$extra) {
-                    // SAFETY: the caller's promise.
-                    Some(function) => unsafe { function($($extra_argument),*) },
-                    None => Code::NOT_FOUND,
                 }
             }
         )*

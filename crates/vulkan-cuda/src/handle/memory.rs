@@ -7,7 +7,6 @@ use cudarc::driver::sys::CUexternalMemoryHandleType as Type;
 
 use super::raw::{Form, Words};
 use super::{BorrowedHandle, Fd, NtHandle};
-use crate::Result;
 
 /// A handle to memory of another API, for [`MappedMemory::import`](crate::MappedMemory::import).
 #[derive(Debug)]
@@ -34,7 +33,7 @@ impl MemoryHandle {
     /// Returns the name in CUDA's manual, CUDA's constant, the form, the content of the descriptor's union,
     /// and whether the allocation is always dedicated. (A Direct3D resource has its own allocation.)
     #[rustfmt::skip] // A table.
-    fn row(&self) -> (&'static str, Type, Form, Words, bool) {
+    pub(crate) fn row(&self) -> (&'static str, Type, Form, Words, bool) {
         use Type::*;
         match self {
             Self::OpaqueFd(fd)          => ("OPAQUE_FD",          CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,          Form::FD,  fd.words(),  false),
@@ -64,11 +63,6 @@ impl MemoryHandle {
             flags: if dedicated || always { sys::CUDA_EXTERNAL_MEMORY_DEDICATED } else { 0 },
             reserved: [0; 16],
         }
-    }
-
-    pub(crate) fn exists_here(&self) -> Result<()> {
-        let (name, _, form, ..) = self.row();
-        form.exists_here(name)
     }
 
     /// Ends the ownership of the handle after a successful import: gives up a file descriptor, which CUDA

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 
 /// The form of a handle, and whether this system has such handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Form(&'static str, bool);
+pub(crate) struct Form(&'static str, bool);
 
 impl Form {
     pub(super) const FD: Self = Self("file descriptor", cfg!(unix));
@@ -22,7 +22,7 @@ impl Form {
     pub(super) const NVSCI: Self = Self("NvSci object", true);
 
     /// Fails if this system has no handles of this form. `name` is the kind's name in CUDA's manual.
-    pub(super) fn exists_here(self, name: &str) -> Result<()> {
+    pub(crate) fn exists_here(self, name: &str) -> Result<()> {
         let (Self(form, here), system) = (self, std::env::consts::OS);
         let ours = if cfg!(windows) { "NT and KMT handles" } else { "file descriptors" };
         match here {
@@ -36,7 +36,7 @@ impl Form {
 
 /// The content of a descriptor's union, valid while the handle lives: a handle, object or file descriptor,
 /// and a name. `handle.fd` is the low half of the first word, as all systems with CUDA are little-endian.
-pub(super) type Words = (*mut c_void, *const c_void);
+pub(crate) type Words = (*mut c_void, *const c_void);
 
 /// An owned file descriptor. On Unix it converts from and to an `OwnedFd`.
 #[derive(Debug)]

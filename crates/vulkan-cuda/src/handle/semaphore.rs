@@ -7,7 +7,6 @@ use cudarc::driver::sys::CUexternalSemaphoreHandleType as Type;
 
 use super::raw::{Form, Words};
 use super::{BorrowedHandle, Fd, NtHandle};
-use crate::Result;
 
 /// A handle to a semaphore, fence or mutex of another API, for
 /// [`ImportedSemaphore`](crate::ImportedSemaphore).
@@ -40,7 +39,7 @@ impl SemaphoreHandle {
     /// Returns the name in CUDA's manual, CUDA's constant, the form, the content of the descriptor's union,
     /// and a description of the operand.
     #[rustfmt::skip] // A table.
-    fn row(&self) -> (&'static str, Type, Form, Words, &'static str) {
+    pub(crate) fn row(&self) -> (&'static str, Type, Form, Words, &'static str) {
         use Type::*;
         match self {
             Self::OpaqueFd(fd)        => ("OPAQUE_FD",                CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD,                Form::FD,  fd.words(), NOTHING),
@@ -61,20 +60,11 @@ impl SemaphoreHandle {
         self.row().0
     }
 
-    pub(crate) fn takes(&self) -> &'static str {
-        self.row().4
-    }
-
     /// Returns the descriptor that `cuImportExternalSemaphore` takes. It is valid while the handle lives.
     pub fn descriptor(&self) -> sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC {
         let (_, type_, _, (handle, name), _) = self.row();
         let handle = Union { win32: Win32 { handle, name } };
         sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC { type_, handle, flags: 0, reserved: [0; 16] }
-    }
-
-    pub(crate) fn exists_here(&self) -> Result<()> {
-        let (name, _, form, ..) = self.row();
-        form.exists_here(name)
     }
 
     /// Ends the ownership of the handle after a successful import: gives up a file descriptor, which CUDA
@@ -224,7 +214,7 @@ mod tests {
         ] {
             let name = handle.name();
             assert_documented(&handle);
-            assert_eq!((handle.row().2, handle.takes()), (form, operand), "{name}");
+            assert_eq!((handle.row().2, handle.row().4), (form, operand), "{name}");
             let desc = handle.descriptor();
             let base = (&raw const desc).cast::<u8>();
             // SAFETY: fields of the structure at their offsets in `cuda.h`; `win32` has written all of the

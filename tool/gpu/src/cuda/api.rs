@@ -68,5 +68,4 @@ cuda_functions! {
         desc: *const CUDA_ARRAY3D_DESCRIPTOR,
         levels: c_uint
     ) = ["cuMipmappedArrayCreate"];
-    ?
 }

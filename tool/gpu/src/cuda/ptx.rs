@@ -16,30 +16,25 @@ pub enum Signature {
 }
 
 impl Signature {
-    fn words(self) -> &'static str {
+    /// Returns the forms of each parameter's type, and the parameters in CUDA C++.
+    fn row(self) -> ([&'static [&'static str]; 5], &'static str) {
         match self {
-            Self::Field => {
-                "(float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)"
-            }
-            Self::Texture => {
-                "(unsigned long long surface, unsigned width, unsigned height, unsigned long long frame, double time)"
-            }
+            Self::Field => (
+                [POINTER, U32, U32, U64, F64],
+                "(float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)",
+            ),
+            Self::Texture => (
+                [U64, U32, U32, U64, F64],
+                "(unsigned long long surface, unsigned width, unsigned height, unsigned long long frame, double time)",
+            ),
         }
-    }
-
-    fn types(self) -> [&'static [&'static str]; 5] {
-        let first = match self {
-            Self::Field => POINTER,
-            Self::Texture => U64,
-        };
-        [first, U32, U32, U64, F64]
     }
 
     /// Checks that an entry has these parameters, and then a structure of `floats` floats unless that is 0.
     pub(super) fn check(self, ptx: &str, entry: &str, floats: usize) -> Result<(), String> {
         let code = PtxCode::of(ptx);
         let found = code.entry(entry).ok_or_else(|| no_entry(&code.entries(), entry))?.parameters();
-        let types = self.types();
+        let (types, words) = self.row();
         let structure = (floats > 0).then(|| format!(".b8[{}]", 4 * floats));
         let (first, rest) = found.split_at(types.len().min(found.len()));
         let fits = |(found, forms): (&String, &[&str])| forms.contains(&found.as_str());
@@ -50,11 +45,9 @@ impl Signature {
         let expected = usual.collect::<Vec<_>>().join(", ");
         let found = listed(found.into_iter());
         let words = match floats {
-            0 => self.words().to_owned(),
-            1 => format!("{}, and a structure of 1 float for its line of //!PARAM", self.words()),
-            floats => {
-                format!("{}, and a structure of {floats} floats for its lines of //!PARAM", self.words())
-            }
+            0 => words.to_owned(),
+            1 => format!("{words}, and a structure of 1 float for its line of //!PARAM"),
+            floats => format!("{words}, and a structure of {floats} floats for its lines of //!PARAM"),
         };
         Err(format!(
             "the parameters of entry `{}` are wrong: expected ({expected}), which is {words}; found ({found}); see \

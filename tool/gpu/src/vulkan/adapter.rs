@@ -57,13 +57,8 @@ impl Instance {
         // SAFETY: a live instance.
         let devices = unsafe { vk.enumerate_physical_devices() }
             .map_err(failed("vkEnumeratePhysicalDevices", "the Vulkan instance"))?;
-        devices
-            .into_iter()
-            .map(|raw| {
-                let info = AdapterInfo::query(vk, raw)?;
-                Ok(Adapter { instance: self.clone(), raw, info })
-            })
-            .collect()
+        let adapter = |raw| Ok(Adapter { instance: self.clone(), raw, info: AdapterInfo::query(vk, raw)? });
+        devices.into_iter().map(adapter).collect()
     }
 }
 
@@ -105,8 +100,9 @@ impl AdapterInfo {
     fn query(vk: &ash::Instance, raw: vk::PhysicalDevice) -> Result<Self> {
         // SAFETY: (here and for all queries below) `raw` was enumerated from this live instance.
         let base = unsafe { vk.get_physical_device_properties(raw) };
-        let name =
-            base.device_name_as_c_str().map_or("unnamed".into(), |name| name.to_string_lossy().into_owned());
+        // SAFETY: as above.
+        let sharing = unsafe { VkInfo::query(vk, raw) }?;
+        let name = sharing.name.clone();
 
         let mut driver = vk::PhysicalDeviceDriverProperties::default();
         let mut maintenance3 = vk::PhysicalDeviceMaintenance3Properties::default();
@@ -166,8 +162,7 @@ impl AdapterInfo {
         let largest_buffer = limits.into_iter().min_by_key(|(bytes, _)| *bytes).unwrap_or((0, "none"));
 
         Ok(Self {
-            // SAFETY: as above.
-            sharing: unsafe { VkInfo::query(vk, raw) }?,
+            sharing,
             kind: base.device_type,
             driver: driver_words(&driver, base.driver_version),
             driver_id: driver.driver_id,

@@ -71,14 +71,11 @@ impl Device {
             stuck: AtomicBool::new(false),
             adapter: adapter.clone(),
         });
-        let vk = match desc.interop {
-            // SAFETY: the handles belong together and live as long as `shared`; the features are enabled.
-            true => Some(unsafe {
-                Vk::from_raw(instance.clone(), adapter.raw(), shared.raw.clone(), shared.clone())
-            }?),
-            false => None,
-        };
-        Ok(Self { vk, shared })
+        // SAFETY: the handles belong together and live as long as `shared`; the features are enabled.
+        let vk = desc.interop.then(|| unsafe {
+            Vk::from_raw(instance.clone(), adapter.raw(), shared.raw.clone(), shared.clone())
+        });
+        Ok(Self { vk: vk.transpose()?, shared })
     }
 
     /// Leaks the device and everything made from it, because the GPU may still use any of it.

@@ -1,12 +1,10 @@
-use std::ops::Range;
-
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 use gpu_allocator::vulkan::{AllocationCreateDesc, AllocationScheme};
 use vulkan_cuda::{ExportedImage, ownership};
 
 use super::owned::OwnedMemory;
-use super::{AutoDestroy, Device, color_barrier, pipeline_barrier};
+use super::{AutoDestroy, Device, image_barrier, pipeline_barrier};
 use crate::Result;
 
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +68,7 @@ impl Image {
         // SAFETY: the memory was allocated for this image's requirements and is bound once.
         unsafe { device.raw().bind_image_memory(raw.raw(), block, offset) }
             .map_err(device.failed("vkBindImageMemory"))?;
-        let range = levels_of(desc.aspect, 0..desc.levels);
+        let range = ownership::whole_image().aspect_mask(desc.aspect);
         let view = view(device, raw.raw(), desc.format, vk::ImageViewType::TYPE_2D, range)?;
         Ok(Self { view, raw, _memory: memory, desc: *desc })
     }
@@ -86,14 +84,6 @@ impl Image {
     pub fn extent(&self) -> vk::Extent2D {
         self.desc.extent
     }
-}
-
-pub fn levels_of(aspect: vk::ImageAspectFlags, levels: Range<u32>) -> vk::ImageSubresourceRange {
-    vk::ImageSubresourceRange::default()
-        .aspect_mask(aspect)
-        .base_mip_level(levels.start)
-        .level_count(levels.end - levels.start)
-        .layer_count(1)
 }
 
 /// Describes a copy of a whole level between an image and a buffer, at `offset` bytes in the buffer.
@@ -122,8 +112,8 @@ pub unsafe fn record_upload(
     // The image's old contents may be lost. The barrier waits for earlier reads.
     let old = (vk::ImageLayout::UNDEFINED, (reads.stage, vk::AccessFlags2::NONE));
     let sampled = (vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL, (reads.stage, reads.access));
-    let reuse = color_barrier(image, old, target);
-    let ready = color_barrier(image, target, sampled);
+    let reuse = image_barrier(image, old, target);
+    let ready = image_barrier(image, target, sampled);
     // SAFETY: recording, and buffer and image are alive and contain `levels` (the caller's promise).
     unsafe {
         pipeline_barrier(device, commands, &[], &[reuse]);

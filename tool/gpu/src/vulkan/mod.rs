@@ -29,7 +29,7 @@ pub use bindings::{Bindings, Bound, SetDesc, sampler};
 pub use buffer::{Buffer, BufferDesc};
 pub use compute::{Choices, ComputePipeline, groups, shader_module};
 pub use device::{Device, DeviceDesc, cuda_inside_vulkan};
-pub use image::{Image, ImageDesc, ImageView, copy_of_level, levels_of, record_upload, view, view_of_shared};
+pub use image::{Image, ImageDesc, ImageView, copy_of_level, record_upload, view, view_of_shared};
 pub use instance::{API_VERSION, Instance};
 pub use owned::AutoDestroy;
 pub use pacer::{Flight, Pacer};
@@ -37,7 +37,7 @@ pub use queue::Queue;
 pub use readback::{CommandPool, begin, end, one_shot, read_buffer, read_image, read_image_levels, to_host};
 pub use surface::WindowSurface;
 pub use swapchain::{PresentMode, Swapchain, SwapchainImage};
-pub use sync::{buffer_barrier, color_barrier, image_barrier, pipeline_barrier};
+pub use sync::{buffer_barrier, image_barrier, pipeline_barrier};
 pub use timestamps::Timestamps;
 pub use validation::{LAYER as VALIDATION_LAYER, Validation, ValidationLog};
 

@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 
-use super::{AutoDestroy, CommandPool, Device, Queue};
+use super::{AutoDestroy, CommandPool, Queue};
 use crate::Result;
 
 /// The resources of one frame in flight. A later frame reuses them once this one is done.
@@ -24,7 +24,6 @@ pub struct Flight {
 /// With the timeline hand-off, the CPU waits for the GPU only here, and only for values that *Vulkan*
 /// signals. A host wait for a value that CUDA signals was seen to return about 10 ms late.
 pub struct Pacer {
-    device: Device,
     _pool: CommandPool,
     flights: Vec<Flight>,
     _acquired: Vec<AutoDestroy<vk::Semaphore>>,
@@ -50,13 +49,9 @@ impl Pacer {
     }
 
     fn counting_from(submitted: u64, queue: &Queue, depth: usize) -> Result<Self> {
-        let device = queue.device().clone();
+        let device = queue.device();
         let depth = depth.max(1);
-        let pool = CommandPool::with_flags(
-            &device,
-            queue.family(),
-            vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER,
-        )?;
+        let pool = CommandPool::of_queue(queue, vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)?;
         let commands = pool.allocate(3 * depth as u32)?;
         let acquired = (0..depth).map(|_| device.semaphore()).collect::<Result<Vec<_>>>()?;
         let flights =
@@ -72,7 +67,6 @@ impl Pacer {
             _acquired: acquired,
             done: device.timeline(submitted)?,
             _pool: pool,
-            device,
             submitted,
             limit: depth as u64,
             blocking_waits: 0,
@@ -124,9 +118,10 @@ impl Pacer {
     }
 
     pub fn finished(&self) -> Result<u64> {
+        let device = self.done.device();
         // SAFETY: a live timeline semaphore of this device.
-        unsafe { self.device.raw().get_semaphore_counter_value(self.done.raw()) }
-            .map_err(self.device.failed("vkGetSemaphoreCounterValue"))
+        unsafe { device.raw().get_semaphore_counter_value(self.done.raw()) }
+            .map_err(device.failed("vkGetSemaphoreCounterValue"))
     }
 
     /// Waits until the first `value` submitted frames are done. For `alive`, see [`Pacer::begin`].
@@ -140,7 +135,7 @@ impl Pacer {
         }
         self.blocking_waits += 1;
         let mut since = Instant::now();
-        while !self.device.wait(&self.done, value, LOOK_UP)? {
+        while !self.done.device().wait(&self.done, value, LOOK_UP)? {
             let now = self.finished()?;
             if now > finished {
                 self.slowest = self.slowest.max(Some(since.elapsed()));

@@ -5,7 +5,7 @@ use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ownership::{Access, Owner};
 
 use super::{
-    AutoDestroy, Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, color_barrier, copy_of_level,
+    AutoDestroy, Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, copy_of_level, image_barrier,
     pipeline_barrier,
 };
 use crate::Result;
@@ -60,7 +60,7 @@ pub unsafe fn read_image_levels(
     let (device, family) = (queue.device().clone(), queue.family());
     let copied = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
     let scope = (READS.stage, READS.access);
-    let transition = |from, to| color_barrier(image, (from, scope), (to, scope));
+    let transition = |from, to| image_barrier(image, (from, scope), (to, scope));
     // The ownership transfer changes no layout: see `vulkan_cuda::ownership`.
     let acquire = owner.acquire_image(image, family, READS).old_layout(layout).new_layout(layout);
     let release = owner.release_image(image, family, READS).old_layout(layout).new_layout(layout);
@@ -105,7 +105,7 @@ pub fn to_host(buffer: vk::Buffer) -> vk::BufferMemoryBarrier2<'static> {
 
 pub fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)) -> Result<()> {
     let device = queue.device().clone();
-    let pool = CommandPool::transient(&device, queue.family())?;
+    let pool = CommandPool::of_queue(queue, vk::CommandPoolCreateFlags::TRANSIENT)?;
     let cmd = pool.allocate(1)?[0];
     begin(&device, cmd, vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT)?;
     record(cmd);
@@ -133,19 +133,11 @@ pub fn end(device: &Device, commands: vk::CommandBuffer) -> Result<()> {
 pub type CommandPool = AutoDestroy<vk::CommandPool>;
 
 impl CommandPool {
-    pub(super) fn with_flags(
-        device: &Device,
-        family: u32,
-        flags: vk::CommandPoolCreateFlags,
-    ) -> Result<Self> {
-        let info = vk::CommandPoolCreateInfo::default().flags(flags).queue_family_index(family);
+    pub fn of_queue(queue: &Queue, flags: vk::CommandPoolCreateFlags) -> Result<Self> {
+        let info = vk::CommandPoolCreateInfo::default().flags(flags).queue_family_index(queue.family());
         // SAFETY: a live device, and the family of its queue.
         let create = |vk: &ash::Device| unsafe { vk.create_command_pool(&info, None) };
-        Self::new(device, "vkCreateCommandPool", create)
-    }
-
-    pub fn transient(device: &Device, family: u32) -> Result<Self> {
-        Self::with_flags(device, family, vk::CommandPoolCreateFlags::TRANSIENT)
+        Self::new(queue.device(), "vkCreateCommandPool", create)
     }
 
     pub fn allocate(&self, count: u32) -> Result<Vec<vk::CommandBuffer>> {

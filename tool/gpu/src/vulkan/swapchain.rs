@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use ash::vk;
+use vulkan_cuda::ownership::whole_image;
 use winit::dpi::PhysicalSize;
 
-use super::{AutoDestroy, Device, Queue, WindowSurface, levels_of, view};
+use super::{AutoDestroy, Device, Queue, WindowSurface, view};
 use crate::{Error, Result};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -49,7 +50,9 @@ pub struct Swapchain {
     mode: PresentMode,
     /// The modes that the window offers.
     pub modes: Vec<PresentMode>,
-    stale: bool,
+    /// Whether the next acquire re-creates the images, for which it waits until the queue is idle. Set it if
+    /// the window has changed.
+    pub stale: bool,
     lost: bool,
     losses: u32,
     surface: Arc<WindowSurface>,
@@ -135,16 +138,6 @@ impl Swapchain {
 
     pub fn mode(&self) -> PresentMode {
         self.mode
-    }
-
-    /// Returns whether the next acquire re-creates the images, for which it waits until the queue is idle.
-    pub fn is_stale(&self) -> bool {
-        self.stale
-    }
-
-    /// Makes the next acquire re-create the images, because the window has changed.
-    pub fn invalidate(&mut self) {
-        self.stale = true;
     }
 
     /// Acquires the next image. Draw to it once `acquired` is signalled. Returns `None` if no image is
@@ -307,9 +300,8 @@ impl Swapchain {
         let images = unsafe { device.swapchain()?.get_swapchain_images(self.raw) }
             .map_err(device.failed("vkGetSwapchainImagesKHR"))?;
         for image in images {
-            let range = levels_of(vk::ImageAspectFlags::COLOR, 0..1);
             let kind = vk::ImageViewType::TYPE_2D;
-            let view = view(&device, image, self.format.format, kind, range)?;
+            let view = view(&device, image, self.format.format, kind, whole_image())?;
             self.images.push(PresentTarget { image, view, rendered: device.semaphore()? });
         }
         self.stale = false;

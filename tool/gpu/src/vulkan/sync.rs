@@ -7,10 +7,9 @@ use super::Device;
 /// The stages and accesses on one side of a barrier.
 pub(super) type SyncScope = (vk::PipelineStageFlags2, vk::AccessFlags2);
 
-/// Returns a barrier that changes the layout of level 0 within one queue family.
+/// Returns a barrier within one queue family that covers every level and layer of a colour image.
 pub fn image_barrier(
     image: vk::Image,
-    aspect: vk::ImageAspectFlags,
     (old, from): (vk::ImageLayout, SyncScope),
     (new, to): (vk::ImageLayout, SyncScope),
 ) -> vk::ImageMemoryBarrier2<'static> {
@@ -24,18 +23,7 @@ pub fn image_barrier(
         .dst_access_mask(to.1)
         .src_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
         .dst_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
-        .subresource_range(
-            vk::ImageSubresourceRange::default().aspect_mask(aspect).level_count(1).layer_count(1),
-        )
-}
-
-/// Returns a barrier that covers every level and layer of a colour image.
-pub fn color_barrier(
-    image: vk::Image,
-    from: (vk::ImageLayout, SyncScope),
-    to: (vk::ImageLayout, SyncScope),
-) -> vk::ImageMemoryBarrier2<'static> {
-    image_barrier(image, vk::ImageAspectFlags::COLOR, from, to).subresource_range(whole_image())
+        .subresource_range(whole_image())
 }
 
 pub fn buffer_barrier(

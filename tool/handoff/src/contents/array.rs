@@ -63,7 +63,7 @@ impl DrawnArray {
     /// Describes a client's array. Fails if the kind does not allow the shape or the type of number. The
     /// error names what is allowed.
     pub fn new(kind: ArrayKind, shape: &[u64], number: Number) -> Result<Self, String> {
-        let (name, shapes) = kind.words();
+        let (name, shapes, least, in_words) = kind.words();
         let (rows, cols, components) = match (kind, shape) {
             (ArrayKind::Mesh, &[rows, cols, 4]) => (rows, cols, 4),
             (ArrayKind::Surface, &[rows, cols]) => (rows, cols, 1),
@@ -71,11 +71,6 @@ impl DrawnArray {
             (ArrayKind::Image, &[rows, cols]) => (rows, cols, 1),
             (ArrayKind::Image, &[rows, cols, components @ (1 | 3 | 4)]) => (rows, cols, components),
             _ => return Err(format!("{name} has the shape {shapes}, not {shape:?}")),
-        };
-        let (least, in_words) = match kind {
-            ArrayKind::Mesh | ArrayKind::Surface => (2, "2 rows and columns"),
-            ArrayKind::Points => (1, "1 point"),
-            ArrayKind::Image => (1, "1 row and column"),
         };
         if rows < least || cols < least {
             return Err(format!("{name} has at least {in_words}, but the shape is {shape:?}"));
@@ -143,13 +138,14 @@ impl DrawnArray {
 }
 
 impl ArrayKind {
-    /// Returns the kind's name with an article, and the allowed shapes.
-    fn words(self) -> (&'static str, &'static str) {
+    /// Returns the kind's name with an article, the allowed shapes, and the least number of rows and columns,
+    /// also in words.
+    fn words(self) -> (&'static str, &'static str, u64, &'static str) {
         match self {
-            Self::Mesh => ("a mesh", "[rows, cols, 4]"),
-            Self::Surface => ("a surface", "[rows, cols]"),
-            Self::Points => ("a set of points", "[n, 3] or [n, 4]"),
-            Self::Image => ("an image", "[rows, cols], or [rows, cols, 1, 3 or 4]"),
+            Self::Mesh => ("a mesh", "[rows, cols, 4]", 2, "2 rows and columns"),
+            Self::Surface => ("a surface", "[rows, cols]", 2, "2 rows and columns"),
+            Self::Points => ("a set of points", "[n, 3] or [n, 4]", 1, "1 point"),
+            Self::Image => ("an image", "[rows, cols], or [rows, cols, 1, 3 or 4]", 1, "1 row and column"),
         }
     }
 }

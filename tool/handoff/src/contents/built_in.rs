@@ -14,7 +14,7 @@ pub fn of(scene: Scene) -> KernelSource {
 }
 
 pub fn wave() -> KernelSource {
-    crate::contents::gallery::gallery()[0].source()
+    crate::contents::gallery::GALLERY[0].source()
 }
 
 /// Returns the kernel that computes a texture's smaller levels from its first.

@@ -58,8 +58,12 @@ macro_rules! entry {
     };
 }
 
-static GALLERY: [GalleryEntry; 5] = [
-    entry!("wave", Some(shader!("wave", c"wave", wave::LOOP)), points: false,
+/// The shader of the default kernel.
+pub const WAVE: KernelShader = shader!("wave", c"wave", wave::LOOP);
+
+/// The kernels, the default first.
+pub static GALLERY: [GalleryEntry; 5] = [
+    entry!("wave", Some(WAVE), points: false,
         "three waves and a ripple; how a kernel stays exact when the time is large"),
     entry!("ripples", Some(shader!("ripples", c"ripples", 20.0)), points: false,
         "rings around moving sources; memory that a block shares"),
@@ -70,11 +74,6 @@ static GALLERY: [GalleryEntry; 5] = [
     entry!("swarm", Some(shader!("swarm", c"swarm", 60.0)), points: true,
         "particles around a ring; random numbers without memory"),
 ];
-
-/// Returns the kernels, the default first.
-pub fn gallery() -> &'static [GalleryEntry] {
-    &GALLERY
-}
 
 /// Returns the entry that `--kernel ARGUMENT` names, or `None` for a file, whose name has a dot or a slash.
 pub fn named(argument: &str) -> Result<Option<&'static GalleryEntry>> {
@@ -109,22 +108,12 @@ pub fn entry_of(kernel: Option<&KernelSource>) -> Option<&'static GalleryEntry> 
 
 impl GalleryEntry {
     pub fn source(&self) -> KernelSource {
-        KernelSource {
-            name: format!("the built-in {}", self.name),
-            ptx: self.ptx.into(),
-            entry: self.name.into(),
-            cubin: None,
-            built_in: Some(self.name),
-        }
+        let source = KernelSource::new(&format!("the built-in {}", self.name), self.ptx, self.name);
+        KernelSource { built_in: Some(self.name), ..source }
     }
 }
 
 impl KernelShader {
-    pub fn wave() -> &'static Self {
-        static WAVE: KernelShader = shader!("wave", c"wave", wave::LOOP);
-        &WAVE
-    }
-
     /// Returns the parameters of the kernel and the shader. The shader's values begin with theirs.
     pub fn parameters(&self) -> KernelParameters {
         // This does not fail, because a test parses the same PTX.
@@ -144,7 +133,7 @@ mod tests {
 
     #[test]
     fn every_kernel_has_its_entry_and_signature() {
-        for entry in gallery() {
+        for entry in &GALLERY {
             entry.source().check_signature(Signature::Field).unwrap();
             assert!(std::ptr::eq(entry_of(Some(&entry.source())).unwrap(), entry));
             assert!(std::ptr::eq(named(entry.name).unwrap().unwrap(), entry));
@@ -156,7 +145,7 @@ mod tests {
     /// The PTX, its source and the shader declare the same parameters, and the shader has room for them.
     #[test]
     fn every_kernel_declares_its_parameters() {
-        for entry in gallery() {
+        for entry in &GALLERY {
             let folder = if entry.name == "wave" { "../../kernels" } else { "kernels" };
             let source = format!("{}/{folder}/{}.cu", env!("CARGO_MANIFEST_DIR"), entry.name);
             let parameters = entry.source().parameters().unwrap();

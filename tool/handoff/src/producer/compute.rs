@@ -21,8 +21,7 @@ pub struct ComputeProducer {
     /// The memory of the slots.
     _memory: Box<dyn Any>,
     shader: &'static KernelShader,
-    grid: Grid,
-    stamped: bool,
+    desc: ProducerDesc,
     device: Device,
 }
 
@@ -58,8 +57,7 @@ impl ComputeProducer {
         let slots = slots.into_iter().map(Source::from).collect();
         let parameters = shader.parameters();
         let profile = Profile { in_queue: true, parameters, ..Profile::of_queue("compute", slots) };
-        let (grid, stamped) = (desc.grid, desc.stamped);
-        Ok(Self { pipeline, profile, _memory: memory, shader, grid, stamped, device: device.clone() })
+        Ok(Self { pipeline, profile, _memory: memory, shader, desc: *desc, device: device.clone() })
     }
 }
 
@@ -81,12 +79,13 @@ impl Producer for ComputeProducer {
         let reuse = buffer_barrier(buffer, (frame.reads.stage, vk::AccessFlags2::NONE), writes);
         let written = buffer_barrier(buffer, writes, reads);
         let phase = self.shader.phase(frame.time);
-        let (keep, stamp) = match self.stamped {
+        let (keep, stamp) = match self.desc.stamped {
             true => (!frame_stamp::MASK, frame_stamp::of(frame.index)),
             false => (u32::MAX, 0),
         };
         let mut constants: ShaderConstants = [0; 8 + VALUES];
-        constants[..5].copy_from_slice(&[self.grid.cols, self.grid.rows, phase.to_bits(), keep, stamp]);
+        let Grid { cols, rows } = self.desc.grid;
+        constants[..5].copy_from_slice(&[cols, rows, phase.to_bits(), keep, stamp]);
         let values = self.profile.parameters.values(&frame.parameters);
         constants[8..].iter_mut().zip(&*values).for_each(|(constant, value)| *constant = value.to_bits());
         let slot = self.profile.slot_of(frame.index);
@@ -96,7 +95,7 @@ impl Producer for ComputeProducer {
         unsafe {
             pipeline_barrier(&self.device, commands, &[reuse], &[]);
             let constants = bytemuck::bytes_of(&constants);
-            self.pipeline.dispatch(commands, [slot], constants, groups(self.grid.count()));
+            self.pipeline.dispatch(commands, [slot], constants, groups(self.desc.grid.count()));
             pipeline_barrier(&self.device, commands, &[written], &[]);
         }
     }

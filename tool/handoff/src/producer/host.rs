@@ -5,16 +5,15 @@ use gpu_allocator::MemoryLocation;
 use rayon::prelude::*;
 
 use super::{Frame, Produced, Producer, ProducerDesc, Profile, check_grid, own_slots};
-use crate::contents::wave::{self, Grid, Vertex, WaveShape};
-use crate::contents::{frame_stamp, gallery::KernelShader};
+use crate::contents::wave::{self, Vertex, WaveShape};
+use crate::contents::{frame_stamp, gallery};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Buffer, Device};
 
 pub struct HostProducer {
     buffers: Vec<Buffer>,
     profile: Profile,
-    grid: Grid,
-    stamped: bool,
+    desc: ProducerDesc,
 }
 
 impl HostProducer {
@@ -26,9 +25,9 @@ impl HostProducer {
         let buffers = own_slots(device, grid, desc.ring, none, MemoryLocation::CpuToGpu)?;
         let slots: Vec<_> = buffers.iter().map(|buffer| buffer.raw().into()).collect();
         // With one frame in flight per slot, its previous frame is done before `produce` writes it again.
-        let (max_in_flight, parameters) = (slots.len(), KernelShader::wave().parameters());
+        let (max_in_flight, parameters) = (slots.len(), gallery::WAVE.parameters());
         let profile = Profile { max_in_flight, parameters, ..Profile::of_queue("host", slots) };
-        Ok(Self { buffers, profile, grid, stamped: desc.stamped })
+        Ok(Self { buffers, profile, desc: *desc })
     }
 }
 
@@ -38,7 +37,7 @@ impl Producer for HostProducer {
     }
 
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
-        let Self { ref mut buffers, ref profile, grid, stamped } = *self;
+        let Self { ref mut buffers, ref profile, desc: ProducerDesc { grid, stamped, .. } } = *self;
         let phase = wave::phase(frame.time) as f32;
         let shape = WaveShape::of(&profile.parameters.values(&frame.parameters));
         let bytes = buffers[profile.slot_of(frame.index)].bytes_mut()?;

@@ -31,8 +31,7 @@ use wavefield_gpu::vulkan::{Device, pipeline_barrier};
 pub use compute::ComputeProducer;
 pub use cuda_timeline::CudaTimeline;
 pub use host::HostProducer;
-pub use room::{SLOT_USAGE, TEXTURE_FORMAT, each_slot, own_slots, read_slot};
-pub use room::{check_grid, check_texture};
+pub use room::{SLOT_USAGE, TEXTURE_FORMAT, check_grid, check_texture, each_slot, own_slots, read_slot};
 pub use still::StillProducer;
 pub use texture_compute::TextureComputeProducer;
 pub use texture_host::TextureHostProducer;
@@ -292,11 +291,11 @@ pub trait Producer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contents::{gallery::KernelShader, wave::WaveShape};
+    use crate::contents::{gallery, wave::WaveShape};
 
     #[test]
     fn the_wave_has_a_shape() {
-        let parameters = KernelShader::wave().parameters();
+        let parameters = gallery::WAVE.parameters();
         let names: Vec<_> = parameters.iter().map(|parameter| parameter.name.as_str()).collect();
         assert_eq!(names, ["amplitude", "frequency"]);
         assert_eq!(WaveShape::of(&parameters.values(&[])), WaveShape::default());

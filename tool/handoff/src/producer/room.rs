@@ -100,7 +100,7 @@ fn advice(scene: Scene, bytes: u64, depth: usize, fitted: usize, free: Option<u6
 
 pub fn check_grid(device: &Device, grid: Grid) -> Result<()> {
     if grid.cols < 2 || grid.rows < 2 {
-        return Err(Error::Usage(format!("a field of {}x{} vertices has no surface", grid.cols, grid.rows)));
+        return Err(Error::Usage(format!("a field of {grid} vertices has no surface")));
     }
     let (limit, name) = device.info().largest_buffer;
     if grid.bytes() <= limit {
@@ -112,10 +112,8 @@ pub fn check_grid(device: &Device, grid: Grid) -> Result<()> {
 fn too_large(grid: Grid, limit: u64, limit_name: &str, device: &str) -> String {
     let side = (limit / size_of::<Vertex>() as u64).isqrt();
     format!(
-        "a field of {}x{} vertices needs {} bytes in one allocation, and {device} allows {limit} ({limit_name}): \
+        "a field of {grid} vertices needs {} bytes in one allocation, and {device} allows {limit} ({limit_name}): \
          the largest square --grid is {side}x{side}",
-        grid.cols,
-        grid.rows,
         grid.bytes()
     )
 }
@@ -123,13 +121,12 @@ fn too_large(grid: Grid, limit: u64, limit_name: &str, device: &str) -> String {
 pub fn check_texture(device: &Device, size: Grid) -> Result<()> {
     let info = device.info();
     if size.cols < 2 || size.rows < 2 {
-        let Grid { cols, rows } = size;
-        return Err(Error::Usage(format!("a texture of {cols}x{rows} texels has no levels below its first")));
+        return Err(Error::Usage(format!("a texture of {size} texels has no levels below its first")));
     }
     let refuse = |limit: u64, name: &str| {
         Err(Error::Unsupported(format!(
-            "a texture of {}x{} texels is too large for {}: {limit} {name} is the most",
-            size.cols, size.rows, info.name
+            "a texture of {size} texels is too large for {}: {limit} {name} is the most",
+            info.name
         )))
     };
     let bytes = info.largest_allocation;

@@ -1,5 +1,4 @@
 use std::any::Any;
-use std::sync::Arc;
 
 use ash::vk;
 use vulkan_cuda::ownership::whole_image;
@@ -15,8 +14,7 @@ use crate::contents::texture;
 use crate::contents::wave::{self, Grid};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{
-    Bound, Choices, ComputePipeline, Device, ImageView, color_barrier, levels_of, pipeline_barrier, view,
-    view_of_shared,
+    Bound, Choices, ComputePipeline, Device, ImageView, image_barrier, pipeline_barrier, view, view_of_shared,
 };
 
 /// The width and height of a workgroup in texels, as in `paint.wgsl`.
@@ -29,11 +27,10 @@ pub struct TextureComputeProducer {
     reduce: ComputePipeline,
     // Views are dropped before their images.
     _levels: Vec<Vec<ImageView>>,
-    profile: Profile,
-    _views: Vec<ImageView>,
+    /// The images of the slots, after their views.
     _memory: Box<dyn Any>,
-    size: Grid,
-    stamped: bool,
+    profile: Profile,
+    desc: ProducerDesc,
     device: Device,
 }
 
@@ -44,25 +41,25 @@ impl TextureComputeProducer {
     /// Makes the slots, in exported memory if `exported`. Nothing imports that memory: the option shows how
     /// much slower a draw from exported memory is.
     pub fn new(device: &Device, desc: &ProducerDesc, exported: bool) -> Result<Self> {
-        let (size, stamped, depth) = (desc.grid, desc.stamped, desc.ring.depth());
+        let (size, depth) = (desc.grid, desc.ring.depth());
         check_texture(device, size)?;
-        let (slots, views, memory): (Vec<_>, _, Box<dyn Any>) = if exported {
+        let (slots, memory): (Vec<_>, Box<dyn Any>) = if exported {
             let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
             let sharing = device.sharing()?;
-            let image = || Ok(Arc::new(ExportedImage::new(sharing, &request)?));
+            let image = || Ok(ExportedImage::new(sharing, &request)?);
             let images = each_slot(device, None, (Scene::Texture, size), depth, image)?;
             let views = images.iter().map(|image| view_of_shared(device, image));
             let views = views.collect::<Result<Vec<_>>>()?;
             let slots = images.iter().zip(&views).map(|(image, view)| slot(image.raw(), view.raw()));
-            (slots.collect(), views, Box::new(images))
+            (slots.collect(), Box::new((views, images)))
         } else {
             let images = own_images(device, size, depth, vk::ImageUsageFlags::STORAGE)?;
             let slots = images.iter().map(|image| slot(image.raw(), image.view()));
-            (slots.collect(), Vec::new(), Box::new(images))
+            (slots.collect(), Box::new(images))
         };
         // Shaders write each level through a view of that level only.
         let level_view = |image, level| {
-            let range = levels_of(vk::ImageAspectFlags::COLOR, level..level + 1);
+            let range = whole_image().base_mip_level(level).level_count(1);
             view(device, image, TEXTURE_FORMAT, vk::ImageViewType::TYPE_2D, range)
         };
         let level_views = |slot: &ImageSlot| -> Result<Vec<ImageView>> {
@@ -85,17 +82,8 @@ impl TextureComputeProducer {
         let reduce = pipeline((reduce, c"reduce"), &[Choices::These(&below), Choices::These(&above)])?;
         let slots = slots.into_iter().map(Source::Texture).collect();
         let profile = Profile { in_queue: true, ..Profile::of_queue("compute", slots) };
-        Ok(Self {
-            paint,
-            reduce,
-            _levels: levels,
-            profile,
-            _views: views,
-            _memory: memory,
-            size,
-            stamped,
-            device: device.clone(),
-        })
+        let (desc, device) = (*desc, device.clone());
+        Ok(Self { paint, reduce, _levels: levels, _memory: memory, profile, desc, device })
     }
 }
 
@@ -113,19 +101,19 @@ impl Producer for TextureComputeProducer {
         // The old texels may be lost, as all are overwritten. The draw that read them K frames ago must be
         // done.
         let old = (vk::ImageLayout::UNDEFINED, (frame.reads.stage, vk::AccessFlags2::NONE));
-        let reuse = color_barrier(image, old, written);
-        let stamp = if self.stamped { frame_stamp::of(frame.index) } else { texel::NONE };
+        let reuse = image_barrier(image, old, written);
+        let stamp = if self.desc.stamped { frame_stamp::of(frame.index) } else { texel::NONE };
         let constants: ShaderConstants = [(wave::phase(frame.time) as f32).to_bits(), stamp];
         let constants = bytemuck::bytes_of(&constants);
         // SAFETY: recording, outside a render pass; the image is alive.
         unsafe { pipeline_barrier(&self.device, commands, &[], &[reuse]) };
-        let levels = texture::levels(self.size);
+        let levels = texture::levels(self.desc.grid);
         for level in 0..levels {
-            let Grid { cols, rows } = texture::level(self.size, level);
+            let Grid { cols, rows } = texture::level(self.desc.grid, level);
             let groups = [cols.div_ceil(WORKGROUP), rows.div_ceil(WORKGROUP)];
             // The dispatch for the next level and the draw read this level.
             let range = whole_image().base_mip_level(level).level_count(1);
-            let ready = color_barrier(image, written, read).subresource_range(range);
+            let ready = image_barrier(image, written, read).subresource_range(range);
             // SAFETY: as above. The indices follow the order of the lists, and the constants have their
             // type's size. The barriers order this level's writes with the reads before and after.
             unsafe {

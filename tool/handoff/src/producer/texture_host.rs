@@ -19,8 +19,7 @@ pub struct TextureHostProducer {
     _images: Vec<Image>,
     profile: Profile,
     regions: Vec<vk::BufferImageCopy>,
-    size: Grid,
-    stamped: bool,
+    desc: ProducerDesc,
     device: Device,
 }
 
@@ -43,8 +42,8 @@ impl TextureHostProducer {
         let slots = images.iter().map(own_slot).collect();
         // With one frame in flight per buffer, its previous frame is done before `produce` writes it again.
         let profile = Profile { max_in_flight: depth, ..Profile::of_queue("host", slots) };
-        let (regions, stamped, device) = (level_regions(size), request.stamped, device.clone());
-        Ok(Self { staging, _images: images, profile, regions, size, stamped, device })
+        let (regions, device) = (level_regions(size), device.clone());
+        Ok(Self { staging, _images: images, profile, regions, desc: *request, device })
     }
 }
 
@@ -80,14 +79,14 @@ impl Producer for TextureHostProducer {
     }
 
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
-        let (size, phase) = (self.size, phase(frame.time) as f32);
+        let (size, phase) = (self.desc.grid, phase(frame.time) as f32);
         let slot = self.profile.slot_of(frame.index);
         let bytes = self.staging[slot].bytes_mut()?;
         // Devices align such buffers to at least 16 bytes, which the cast checks.
         let bytes = &mut bytes[..texture::chain_bytes(size) as usize];
         let chain: &mut [Texel] = bytemuck::cast_slice_mut(bytes);
         texture::paint_chain(size, phase, chain);
-        if self.stamped {
+        if self.desc.stamped {
             chain.par_iter_mut().for_each(|texel| *texel = texel::apply(*texel, frame.index));
         }
         Ok(self.profile.produced(frame))

@@ -35,7 +35,16 @@ impl Attempt<'_> {
     pub(super) fn run(self, wanted: impl Fn() -> bool) -> Result<Duration, String> {
         let Self { program, arguments, input, begins, patience, prefix } = self;
         let began = Instant::now();
-        let mut child = start(program, arguments, input).map_err(|error| {
+        close_all_on_exec();
+        let child = Command::new(program)
+            .arg0("wavefield")
+            .args(arguments)
+            .arg(format!("--parent={}", std::process::id()))
+            .stdin(input)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut child = child.map_err(|error| {
             let program = program.display();
             format!("it must be tried in a process of its own first, and {program} did not start: {error}")
         })?;
@@ -43,23 +52,13 @@ impl Attempt<'_> {
         match said.listen(&mut child, patience, wanted) {
             Ok(status) => said.verdict(status, &prefix).map(|()| began.elapsed()),
             Err(reason) => {
-                end(child);
+                let _ = child.kill();
+                // Wait on a thread, because a process inside the driver may take long to die.
+                let _ = std::thread::Builder::new().name("trial".into()).spawn(move || child.wait());
                 Err(reason)
             }
         }
     }
-}
-
-fn start(program: &Path, arguments: Vec<String>, input: Stdio) -> std::io::Result<Child> {
-    close_all_on_exec();
-    Command::new(program)
-        .arg0("wavefield")
-        .args(arguments)
-        .arg(format!("--parent={}", std::process::id()))
-        .stdin(input)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
 }
 
 /// Marks all descriptors close-on-exec, including those that drivers opened or that this process inherited.
@@ -70,12 +69,6 @@ fn close_all_on_exec() {
     // SAFETY: only sets a flag of the open descriptors; closes none.
     let _ =
         unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
-}
-
-fn end(mut child: Child) {
-    let _ = child.kill();
-    // Wait on a thread, because a process inside the driver may take long to die.
-    let _ = std::thread::Builder::new().name("trial".into()).spawn(move || child.wait());
 }
 
 struct Said {

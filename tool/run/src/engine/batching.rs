@@ -82,12 +82,6 @@ impl BatchSample {
     fn since(began: Option<f64>) -> Self {
         Self { frames: 0, began, ended: 0.0, kernels: 0.0, draws: [0.0; MOST] }
     }
-
-    fn draw(&mut self) -> f64 {
-        let draws = &mut self.draws[..self.frames];
-        draws.sort_unstable_by(f64::total_cmp);
-        draws[draws.len() / 4]
-    }
 }
 
 impl AutoBatch {
@@ -152,7 +146,10 @@ impl AutoBatch {
     fn fitting(&mut self, frame: f64, seen: &mut BatchSample) -> usize {
         let frames = seen.frames as f64;
         let batch = self.batch as f64;
-        let left = ((frame - seen.kernels / frames - seen.draw()) * batch).max(0.0);
+        let draws = &mut seen.draws[..seen.frames];
+        draws.sort_unstable_by(f64::total_cmp);
+        let draw = draws[draws.len() / 4];
+        let left = ((frame - seen.kernels / frames - draw) * batch).max(0.0);
         if self.batch > 1 && left <= PLAUSIBLE {
             self.switches = Some(left);
         }

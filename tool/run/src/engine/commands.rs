@@ -14,7 +14,7 @@ use super::{Drawer, Observers, Work};
 use crate::watch::observer::{At, Observer};
 use wavefield_draw::{Picture, Slices};
 use wavefield_gpu::Result;
-use wavefield_gpu::vulkan::{Device, Flight, begin, end};
+use wavefield_gpu::vulkan::{Flight, begin, end};
 use wavefield_handoff::producer::{Frame, FrameSync, Source};
 
 /// The inputs that a draw was recorded for: source, picture, number of slices.
@@ -117,27 +117,16 @@ impl Drawer {
     }
 }
 
-pub(super) fn record_behind(
-    device: &Device,
-    flight: &Flight,
-    record: &mut dyn FnMut(vk::CommandBuffer) -> Result<()>,
-) -> Result<vk::CommandBuffer> {
-    let commands = flight.behind;
-    begin(device, commands, vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT)?;
-    record(commands)?;
-    end(device, commands)?;
-    Ok(commands)
-}
-
 type SemaphoreList = SmallVec<[vk::SemaphoreSubmitInfo<'static>; 3]>;
 
 impl Work {
-    /// Calls `vkQueueSubmit2` once, with the semaphores of producer, window system and pacer.
+    /// Calls `vkQueueSubmit2` once, with the semaphores of producer, window system and pacer. `more`: whether
+    /// there are commands after the draw.
     pub(super) fn submit(
         &mut self,
         flight: &Flight,
         present: Option<vk::Semaphore>,
-        more: Option<vk::CommandBuffer>,
+        more: bool,
     ) -> Result<()> {
         let Self { queue, pacer, producer, .. } = self;
         let semaphore = |raw, stage| vk::SemaphoreSubmitInfo::default().semaphore(raw).stage_mask(stage);
@@ -152,10 +141,10 @@ impl Work {
             waits.extend(sync.wait);
             signals.extend(sync.signal);
             signals.push(pacer.signal());
-            let commands = [flight.before, flight.draw, more.unwrap_or_default()];
+            let commands = [flight.before, flight.draw, flight.behind];
             let commands =
                 commands.map(|commands| vk::CommandBufferSubmitInfo::default().command_buffer(commands));
-            let commands = if more.is_some() { &commands[..] } else { &commands[..2] };
+            let commands = if more { &commands[..] } else { &commands[..2] };
             let batch = vk::SubmitInfo2::default()
                 .wait_semaphore_infos(&waits)
                 .command_buffer_infos(commands)

@@ -3,13 +3,14 @@
 use ash::vk;
 
 use super::commands::Recordings;
-use wavefield_draw::{Drawing, FieldRenderer, FieldView, Placement, has_color_map};
+use wavefield_draw::{FieldRenderer, FieldView, Placement, has_color_map};
 use wavefield_gpu::Result;
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
 use wavefield_handoff::contents::scene::Scene;
 
 pub struct Drawer {
-    pub(super) renderer: FieldRenderer,
+    /// Outside the engine, only to ask: recorded draws depend on it.
+    pub renderer: FieldRenderer,
     pub view: FieldView,
     pub(super) scene: Scene,
     pub(super) format: vk::Format,
@@ -22,19 +23,10 @@ impl Drawer {
         self.renderer.drawing().array()
     }
 
-    pub fn drawing_of(&self, array: DrawnArray) -> Result<Drawing> {
-        self.renderer.drawing_of(array)
-    }
-
     /// Prepares for pictures of this size. No frame may be in flight.
     pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
         self.recordings.forget();
         self.renderer.resize(extent)
-    }
-
-    /// Returns `None` before the first frame.
-    pub fn picture_size(&self) -> Option<vk::Extent2D> {
-        self.renderer.extent()
     }
 
     /// Returns the quantity that the colour map shows, and the values at its ends, if there is a colour map.

@@ -17,7 +17,8 @@ pub struct ParkedProducer {
 }
 
 impl ParkedProducer {
-    /// Wraps a new producer. `drawing` ([`Drawer::drawing_of`](super::Drawer::drawing_of)) draws its arrays as `camera` sees them.
+    /// Wraps a new producer. `drawing` draws its arrays as `camera` sees them, and is from
+    /// [`FieldRenderer::drawing_of`](wavefield_draw::FieldRenderer::drawing_of).
     pub fn new(producer: Box<dyn Producer>, drawing: Drawing, camera: Camera) -> Self {
         let parameters = producer.profile().parameters.values(&[]);
         let view = FieldView { camera, ..FieldView::of(drawing.array()) };
@@ -43,7 +44,6 @@ impl Engine {
         drawer.recordings.forget();
         let next = work.next();
         work.producer.first = work.pacer.submitted() - std::mem::replace(&mut other.next, next);
-        work.producer.filled = 0;
         std::mem::swap(&mut *work.producer.producer, &mut other.producer);
         std::mem::swap(&mut work.producer.parameters, &mut other.parameters);
         drawer.renderer.exchange(&mut other.drawing);
@@ -122,7 +122,7 @@ mod tests {
 
     fn put(run: &mut Headless, array: DrawnArray, bytes: &[u8]) -> ParkedProducer {
         let engine = run.engine();
-        let drawing = engine.drawer.drawing_of(array).unwrap();
+        let drawing = engine.drawer.renderer.drawing_of(array).unwrap();
         let given = Given::new(engine, &array, bytes);
         let camera = FieldView::of(&array).camera;
         let mut installed = ParkedProducer::new(given, drawing, camera);

@@ -24,14 +24,14 @@ use tracing::trace_span;
 
 use super::{Choice, Config, ContextThread, FrameTimes, ProducerKind, RunSummary, Stop};
 use wavefield_draw::{ColorMap, FieldView, Picture, Style};
-use wavefield_gpu::vulkan::{Device, Flight, Pacer, Queue};
+use wavefield_gpu::vulkan::{Device, Flight, Pacer, Queue, begin, end};
 use wavefield_gpu::{Error, Result, report::Failures};
 use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::producer::{Frame, reads};
 
 pub use batching::Batching;
 pub use commands::AfterDraw;
-use commands::{Recordings, record_behind};
+use commands::Recordings;
 pub use drawer::Drawer;
 #[cfg(target_os = "linux")]
 pub use exchange::ParkedProducer;
@@ -54,7 +54,7 @@ pub struct Engine {
     flights: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Moment {
     /// Seconds since the start.
     pub time: f64,
@@ -89,8 +89,8 @@ impl Engine {
         let wait_limit = WaitLimit::new(&queue, choice, config);
         queue.patience = wait_limit.limit(None);
         let made = Setup::make(&mut queue, context.as_ref(), choice, config, (format, flights))?;
-        let mut pacer = Pacer::new(&queue, made.flights)?;
-        let Setup { producer, check, renderer, times, flights: _ } = made;
+        let mut pacer = Pacer::new(&queue, made.times.begun.len())?;
+        let Setup { producer, check, renderer, times } = made;
         // Nothing may fail from here on: that would leak the producer.
         let mut producer = ProducerState::new(producer, &config.parameters, config.batch);
         producer.begin(&mut pacer);
@@ -156,7 +156,7 @@ impl Engine {
         after: AfterDraw<'_>,
     ) -> Result<()> {
         let Self { observers, drawer, work, .. } = self;
-        if drawer.picture_size() != Some(picture.extent) {
+        if drawer.renderer.extent() != Some(picture.extent) {
             work.drain()?;
             drawer.resize(picture.extent)?;
         }
@@ -175,8 +175,13 @@ impl Engine {
         drawer.renderer.set_view(flight.index, &drawer.view, picture.extent)?;
         trace_span!("record", frame = frame.index)
             .in_scope(|| drawer.record(observers, work, flight, &frame, produced.source, picture))?;
-        let more = after.commands.map(|record| record_behind(work.queue.device(), flight, record));
-        let more = more.transpose()?;
+        let more = after.commands.is_some();
+        if let Some(record) = after.commands {
+            let (device, commands) = (work.queue.device(), flight.behind);
+            begin(device, commands, vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT)?;
+            record(commands)?;
+            end(device, commands)?;
+        }
         trace_span!("submit", frame = frame.index).in_scope(|| work.submit(flight, after.present, more))?;
         for observer in observers.each_mut() {
             observer.submitted(flight.index, &frame, &produced, picture.extent);

@@ -20,7 +20,7 @@ pub struct Observers {
     pub(super) check: Option<Check>,
     /// For `--trace`.
     pub(super) recorder: Option<Recorder>,
-    pub(super) traced: Option<Track>,
+    pub(crate) traced: Option<Track>,
     /// The times of the last frames, since [`Observers::watch`].
     pub watched: Option<Recorder>,
     /// For [`Observers::point`].
@@ -75,7 +75,7 @@ impl Observers {
     }
 
     /// Waits for the frames in flight, then reports them. After a failure, reports only finished frames.
-    pub(super) fn collect_rest(&mut self, work: &mut Work, failures: &mut Failures) {
+    pub(crate) fn collect_rest(&mut self, work: &mut Work, failures: &mut Failures) {
         let at_rest = match work.health {
             Health::Sound => {
                 failures.catch(work.finish());
@@ -106,19 +106,8 @@ impl Observers {
         Ok(())
     }
 
-    pub(crate) fn end_trace(
-        &mut self,
-        work: &mut Work,
-        drawer: &Drawer,
-        failures: &mut Failures,
-    ) -> Option<Track> {
-        self.collect_rest(work, failures);
-        self.cut_trace(work, drawer);
-        self.traced.take()
-    }
-
     /// Ends the trace and keeps it, with the settings of its frames. Returns false if no trace is on.
-    pub(super) fn cut_trace(&mut self, work: &Work, drawer: &Drawer) -> bool {
+    pub(crate) fn cut_trace(&mut self, work: &Work, drawer: &Drawer) -> bool {
         let Some(recorder) = self.recorder.take() else { return false };
         let profile = work.producer.profile();
         // The producer or hand-off may differ from the one asked for.
@@ -161,7 +150,8 @@ impl Observers {
             self.set_probe(work, drawer, Some(probe))?;
         }
         if let Some(probe) = &mut self.probe {
-            probe.aim(aim);
+            probe.aim = aim;
+            probe.found = probe.found.filter(|_| aim.is_some());
         }
         Ok(begins)
     }

@@ -101,7 +101,7 @@ pub(super) struct Probe {
     values: Vec<Buffer>,
     /// Per flight, the aim whose elements the GPU reads.
     asked: Vec<Option<Aim>>,
-    aim: Option<Aim>,
+    pub(super) aim: Option<Aim>,
     pub(super) found: Option<FoundElement>,
     array: DrawnArray,
     device: Device,
@@ -131,13 +131,6 @@ impl Probe {
         )?;
         let asked = vec![None; flights];
         Ok(Self { pipeline, indices, values, asked, aim: None, found: None, array, device: device.clone() })
-    }
-
-    pub(super) fn aim(&mut self, aim: Option<Aim>) {
-        self.aim = aim;
-        if self.aim.is_none() {
-            self.found = None;
-        }
     }
 }
 

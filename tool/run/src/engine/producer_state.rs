@@ -2,6 +2,7 @@ use std::mem::ManuallyDrop;
 
 use super::Work;
 use super::batching::{AutoBatch, Batching};
+use crate::watch::verify::last_user;
 use wavefield_gpu::{Result, cuda::KernelValues, vulkan::Pacer};
 use wavefield_handoff::producer::{Frame, Produced, Producer, Profile};
 
@@ -56,6 +57,7 @@ impl ProducerState {
 
     /// Prepares for a new producer. Call this before its first frame.
     pub(super) fn begin(&mut self, pacer: &mut Pacer) {
+        self.filled = 0;
         pacer.set_limit(self.profile().max_in_flight);
         let longest = self.profile().longest_batch;
         self.auto = match self.batching {
@@ -98,14 +100,12 @@ impl Work {
 
 /// Returns the state of one of `slots` slots. `drawn`, `submitted` and `filled` count frames.
 fn slot_now(slot: u64, slots: u64, drawn: u64, submitted: u64, filled: u64) -> SlotNow {
-    let end = filled.max(submitted);
-    let Some(rounds) = end.checked_sub(slot + 1) else { return SlotNow::New };
-    let frame = rounds / slots * slots + slot;
-    match frame {
-        frame if frame < drawn => SlotNow::Drawn(frame),
-        frame if frame == drawn && frame < submitted => SlotNow::AtWork(frame),
-        frame if frame < submitted => SlotNow::Submitted(frame),
-        frame => SlotNow::Ahead(frame),
+    match last_user(filled.max(submitted), slots, slot) {
+        None => SlotNow::New,
+        Some(frame) if frame < drawn => SlotNow::Drawn(frame),
+        Some(frame) if frame == drawn && frame < submitted => SlotNow::AtWork(frame),
+        Some(frame) if frame < submitted => SlotNow::Submitted(frame),
+        Some(frame) => SlotNow::Ahead(frame),
     }
 }
 

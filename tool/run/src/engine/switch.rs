@@ -21,7 +21,6 @@ pub(super) struct Setup {
     pub(super) check: Option<Check>,
     pub(super) renderer: FieldRenderer,
     pub(super) times: FrameTimer,
-    pub(super) flights: usize,
 }
 
 impl Setup {
@@ -52,7 +51,7 @@ impl Setup {
         )?;
         let timestamps = Timestamps::new(queue.device(), flights)?;
         let times = FrameTimer { timestamps, collected: 0, last: None, begun: vec![None; flights] };
-        Ok(Self { producer, check, renderer, times, flights })
+        Ok(Self { producer, check, renderer, times })
     }
 }
 
@@ -75,27 +74,26 @@ impl Engine {
         }
         let context = work.context.as_ref().filter(|_| choice.cuda.is_some());
         let made = Setup::make(&mut work.queue, context, &choice, config, (drawer.format, *flights))?;
-        let pacer = work.pacer.succeed(&work.queue, made.flights)?;
+        let pacer = work.pacer.succeed(&work.queue, made.times.begun.len())?;
         // Nothing may fail from here on.
         work.side_views = None;
-        let Setup { producer, check, renderer, times, flights } = made;
         work.wait_limit =
             WaitLimit { stop: work.wait_limit.stop.clone(), ..WaitLimit::new(&work.queue, &choice, config) };
         work.queue.patience = work.wait_limit.limit(work.pacer.slowest);
         let before = observers.tally();
-        observers.check = check.zip(before).map(|(mut check, before)| {
+        observers.check = made.check.zip(before).map(|(mut check, before)| {
             check.tally = before;
             check
         });
         if observers.cut_trace(work, drawer) {
             wavefield_gpu::note!("note: the trace ends here, because the settings have changed");
         }
-        (drawer.renderer, observers.times, work.pacer) = (renderer, times, pacer);
+        (drawer.renderer, observers.times, work.pacer) = (made.renderer, made.times, pacer);
         observers.times.collected = work.pacer.submitted();
-        drawer.recordings.flights = vec![None; flights];
+        drawer.recordings.flights = vec![None; work.pacer.depth()];
         // Both APIs are at rest, so the old producer is not in use.
-        *work.producer.producer = producer;
-        (work.producer.first, work.producer.filled) = (work.pacer.submitted(), 0);
+        *work.producer.producer = made.producer;
+        work.producer.first = work.pacer.submitted();
         // These use the old producer's clocks and slots.
         (observers.watched, observers.probe) = (None, None);
         (work.producer.batching, drawer.scene) = (config.batch, config.scene);

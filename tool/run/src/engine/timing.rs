@@ -44,10 +44,7 @@ pub(super) fn timing(begun: Begun, marks: Option<[f64; 3]>, producer: &dyn Produ
     let between = |from: usize, to: usize| {
         marks.map(|marks| Duration::from_secs_f64((marks[to] - marks[from]).max(0.0) * 1e-9))
     };
-    let kernel = match producer.cuda_timeline() {
-        Some(timeline) => timeline.time(begun.frame)?,
-        None => None,
-    };
+    let kernel = producer.cuda_timeline().map_or(Ok(None), |timeline| timeline.time(begun.frame))?;
     Ok(FrameTiming {
         frame: begun.frame,
         kernel: kernel.or_else(|| between(BEGIN, DRAW).filter(|_| producer.profile().in_queue)),

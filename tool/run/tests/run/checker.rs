@@ -4,7 +4,7 @@
 use ash::vk;
 use bytemuck::Pod;
 use gpu_allocator::MemoryLocation;
-use vulkan_cuda::ownership::{Owner, SHARED_LAYOUT, whole_image};
+use vulkan_cuda::ownership::{Owner, SHARED_LAYOUT};
 use wavefield_gpu::vulkan::{
     Buffer, BufferDesc, DeviceDesc, Image, ImageDesc, Pacer, Queue, Validation, buffer_barrier,
     image_barrier, pipeline_barrier,
@@ -170,10 +170,7 @@ impl Bench {
             }
             Slot::Image(image, size) => {
                 let target = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
-                let barrier = |from, to| {
-                    let color = vk::ImageAspectFlags::COLOR;
-                    image_barrier(image.raw(), color, (from, any), (to, any)).subresource_range(whole_image())
-                };
+                let barrier = |from, to| image_barrier(image.raw(), (from, any), (to, any));
                 // SAFETY: the commands are being recorded; image and buffer are alive and of the same size.
                 unsafe {
                     pipeline_barrier(device, commands, &[], &[barrier(layout, target)]);

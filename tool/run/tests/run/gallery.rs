@@ -14,7 +14,7 @@ use vulkan_cuda::Ring;
 use wavefield_gpu::cuda::KernelValues;
 use wavefield_gpu::vulkan::Validation;
 use wavefield_handoff::Handoff;
-use wavefield_handoff::contents::gallery::{GalleryEntry, gallery};
+use wavefield_handoff::contents::gallery::{GALLERY, GalleryEntry};
 use wavefield_handoff::contents::wave::{Grid, HEIGHT, Vertex};
 use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind};
 
@@ -120,7 +120,7 @@ fn on_cpu(
 #[test]
 fn the_source_of_each_kernel_agrees_with_its_reference() {
     let folder = tempfile::tempdir().unwrap();
-    for entry in gallery() {
+    for entry in &GALLERY {
         let Some(program) = compile(entry, folder.path(), &[]) else { return };
         let settings = settings(entry);
         for (cols, rows, threads, frames) in [(2, 2, 1, 3), (33, 7, 4, 40), (61, 50, 16, 4), (530, 3, 8, 9)] {
@@ -141,7 +141,7 @@ fn the_source_of_each_kernel_agrees_with_its_reference() {
 #[test]
 fn every_reference_repeats_and_stays_in_the_picture() {
     let grid = Grid { cols: 61, rows: 47 };
-    for entry in gallery() {
+    for entry in &GALLERY {
         let (Some(shader), Some(reference)) = (&entry.shader, reference(entry)) else { continue };
         let values = entry.source().parameters().unwrap().values(&[]);
         for step in 0..40 {
@@ -163,7 +163,7 @@ fn every_reference_repeats_and_stays_in_the_picture() {
 #[test]
 fn threads_of_a_launch_do_not_race() {
     let folder = tempfile::tempdir().unwrap();
-    for entry in gallery() {
+    for entry in &GALLERY {
         let Some(program) = compile(entry, folder.path(), &["-g", "-fsanitize=thread"]) else { return };
         let grid = Grid { cols: 9, rows: 7 };
         on_cpu(&program, grid, 63, (3, 0.4), &settings(entry)[0]);
@@ -174,7 +174,7 @@ fn threads_of_a_launch_do_not_race() {
 /// stays visible.
 #[test]
 fn the_pond_stays_bounded() {
-    let entry = gallery().iter().find(|entry| entry.name == "pond").unwrap();
+    let entry = GALLERY.iter().find(|entry| entry.name == "pond").unwrap();
     let [default, _, most] = settings(entry);
     for (side, values, limit) in [(2, default, 0.5), (24, default, 0.5), (24, most, 2.0)] {
         let mut pond = Pond::new(Grid { cols: side, rows: side });
@@ -236,7 +236,7 @@ fn check(producer: ProducerKind, handoff: Handoff, entry: &GalleryEntry) {
 
 #[test]
 fn each_shader_agrees_with_the_reference() {
-    for entry in gallery().iter().filter(|entry| entry.shader.is_some()) {
+    for entry in GALLERY.iter().filter(|entry| entry.shader.is_some()) {
         check(ProducerKind::Compute, Handoff::default(), entry);
     }
 }
@@ -246,7 +246,7 @@ fn each_kernel_agrees_with_the_reference_by_every_handoff() {
     if !common::has_gpu() {
         return;
     }
-    for (entry, handoff) in gallery().iter().flat_map(|entry| Handoff::ALL.map(|handoff| (entry, handoff))) {
+    for (entry, handoff) in GALLERY.iter().flat_map(|entry| Handoff::ALL.map(|handoff| (entry, handoff))) {
         check(ProducerKind::Cuda, handoff, entry);
     }
 }
@@ -256,10 +256,10 @@ fn each_kernel_agrees_with_the_reference_by_every_handoff() {
 fn no_kernel_is_mistaken_for_another() {
     let folder = tempfile::tempdir().unwrap();
     let grid = Grid { cols: 33, rows: 20 };
-    for entry in gallery() {
+    for entry in &GALLERY {
         let Some(program) = compile(entry, folder.path(), &[]) else { return };
         let got = on_cpu(&program, grid, 1, (30, 0.02), &settings(entry)[0]);
-        for other in gallery().iter().filter(|other| other.name != entry.name) {
+        for other in GALLERY.iter().filter(|other| other.name != entry.name) {
             let error = errors_of(other, grid, &got, (29, 0.02), &settings(other)[0]);
             assert!(error > 0.01, "{} is taken for {}: {error:e}", entry.name, other.name);
         }

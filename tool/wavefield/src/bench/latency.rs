@@ -72,7 +72,7 @@ pub fn measure_latency(
     let Some(timestamps) = Timestamps::<1>::new(&device, CHUNK)? else {
         return Err(Error::Unsupported(format!("{} keeps no timestamps", device.info().name)));
     };
-    let pool = CommandPool::transient(&device, queue.family())?;
+    let pool = CommandPool::of_queue(&queue, vk::CommandPoolCreateFlags::TRANSIENT)?;
     let commands = record(&device, &pool, &timestamps)?;
     let mut bench = LatencyBench {
         queue,
@@ -92,7 +92,7 @@ pub fn measure_latency(
         // CUDA may wait for a signal that Vulkan never sends, or the reverse.
         stuck_gpu::leak(bench);
     });
-    let LatencySamples { trips, mut enqueue_us, host_us } = found;
+    let LatencySamples { trips, enqueue_us, host_us } = found;
     if trips.is_empty() {
         measured?;
         let words = "stopped before the first ping-pongs were done: nothing was measured";
@@ -102,8 +102,8 @@ pub fn measure_latency(
 
     let whole = |times: &Vec<f64>| times.len() == HOST_ROUNDS;
     let complete = trips.len() >= rounds && host_us.iter().all(whole);
-    let [host_vulkan_us, host_cuda_us, host_stream_us] =
-        host_us.map(|mut times| Distribution::of_any(&mut times));
+    let any = |mut times: Vec<f64>| (!times.is_empty()).then(|| Distribution::of(&mut times));
+    let [host_vulkan_us, host_cuda_us, host_stream_us] = host_us.map(any);
     let of = |way: &dyn Fn(&Trip) -> f64| Distribution::of(&mut trips.iter().map(way).collect::<Vec<_>>());
     // How far Vulkan's time is outside CUDA's two times; 0 or less if it is between them.
     let violation = |trip: &Trip| (trip.out - trip.there).max(trip.there - trip.back);
@@ -120,7 +120,7 @@ pub fn measure_latency(
         clock_violation_us: violation * 1e-3,
         cuda_to_vulkan_us: same_clock.then(|| of(&|trip| (trip.there - trip.out) * 1e-3)),
         vulkan_to_cuda_us: same_clock.then(|| of(&|trip| (trip.back - trip.there) * 1e-3)),
-        cuda_enqueue_us: Distribution::of_any(&mut enqueue_us),
+        cuda_enqueue_us: any(enqueue_us),
         host_vulkan_us,
         host_cuda_us,
         host_stream_us,
@@ -180,7 +180,12 @@ impl LatencyBench {
             [Self::through_vulkan, Self::through_cuda, Self::through_stream];
         for (way, times) in ways.into_iter().zip(&mut found.host_us) {
             while times.len() < HOST_ROUNDS && !stop.requested() {
-                times.push(self.host(way)?);
+                self.value += 1;
+                let began = Instant::now();
+                if !way(self)? {
+                    return Err(Error::Unsupported("a host wait did not end within a second".into()));
+                }
+                times.push(began.elapsed().as_secs_f64() * 1e6);
             }
         }
         self.queue.wait_idle()?;
@@ -235,16 +240,6 @@ impl LatencyBench {
         // SAFETY: the commands are recorded and not pending. All objects live until the queue is idle, or are
         // leaked.
         unsafe { self.queue.submit(&[batch]) }
-    }
-
-    /// Returns the time of one round trip of the CPU, in microseconds.
-    fn host(&mut self, trip: fn(&mut Self) -> Result<bool>) -> Result<f64> {
-        self.value += 1;
-        let began = Instant::now();
-        if !trip(self)? {
-            return Err(Error::Unsupported("a host wait did not end within a second".into()));
-        }
-        Ok(began.elapsed().as_secs_f64() * 1e6)
     }
 
     fn through_vulkan(&mut self) -> Result<bool> {

@@ -32,7 +32,7 @@ pub fn run(
 ) -> Result<Report> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let context = choice.cuda.as_ref().map(|(driver, info)| Cuda::primary(*driver, info)).transpose()?;
-    let session = BenchSession { plan, choice, stop, context };
+    let session = BenchSession { plan, base, choice, stop, context };
     let (mut skipped, mut cells) = (Vec::new(), Vec::<(CellPlan, Measurements)>::new());
     for &cell in &plan.cells {
         match obstacle(&cell, base.scene, choice) {
@@ -68,7 +68,7 @@ pub fn run(
             if stop.requested() {
                 break 'rounds;
             }
-            let measured = measure(&session, base, cell, samples);
+            let measured = measure(&session, cell, samples);
             if failures.catch(measured).is_none() {
                 break 'rounds;
             }
@@ -119,13 +119,8 @@ fn obstacle(cell: &CellPlan, scene: Scene, choice: &Choice) -> Option<String> {
         .then(|| format!("{cols}x{rows} {what} take more than {limit} bytes ({name})"))
 }
 
-fn measure(
-    session: &BenchSession<'_>,
-    base: &Config,
-    cell: &CellPlan,
-    samples: &mut Measurements,
-) -> Result<()> {
-    let config = cell.config(base, session.plan.size);
+fn measure(session: &BenchSession<'_>, cell: &CellPlan, samples: &mut Measurements) -> Result<()> {
+    let config = cell.config(session.base, session.plan.size);
     let before = samples.frame_us.len();
     match (cell.strategy, &session.context) {
         (Strategy::ProduceOnly, Some(context)) => {

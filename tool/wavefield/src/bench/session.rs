@@ -6,10 +6,11 @@ use super::record::{Cell, Distribution};
 use super::stats;
 use super::strategy::{CellPlan, Plan, Strategy};
 use wavefield_gpu::cuda::Cuda;
-use wavefield_run::{Choice, FrameTiming, Scene, Stop};
+use wavefield_run::{Choice, Config, FrameTiming, Scene, Stop};
 
 pub(super) struct BenchSession<'a> {
     pub(super) plan: &'a Plan,
+    pub(super) base: &'a Config,
     pub(super) choice: &'a Choice,
     pub(super) stop: &'a Stop,
     /// Kept for the whole run, so that no cell includes the time to create it.
@@ -50,10 +51,6 @@ impl Measurements {
         let frames = self.frame_us.len();
         let frame_us = Distribution::of(&mut self.frame_us);
         let produces = plan.strategy.produces();
-        let draws = plan.strategy != Strategy::ProduceOnly;
-        let kernel_us = mean(&self.kernel_us).filter(|_| produces);
-        let draw_us = mean(&self.draw_us).filter(|_| draws);
-        let spread = stats::spread(&self.round_means_us);
         Cell {
             strategy: plan.strategy.name().to_owned(),
             ring: plan.ring.depth() as u32,
@@ -61,9 +58,9 @@ impl Measurements {
             grid: [plan.grid.cols, plan.grid.rows],
             frames: frames as u64,
             frame_us,
-            kernel_us,
+            kernel_us: mean(&self.kernel_us).filter(|_| produces),
             memset_us: mean(&self.memset_us),
-            draw_us,
+            draw_us: mean(&self.draw_us).filter(|_| plan.strategy != Strategy::ProduceOnly),
             cpu_us: Distribution::of(&mut self.cpu_us),
             cores: (!self.time.is_zero()).then(|| self.cpu.div_duration_f64(self.time)),
             blocking_waits: self.waits as f64 / frames.max(1) as f64,
@@ -71,7 +68,7 @@ impl Measurements {
             latency_frames: mean(&self.latency_us).unwrap_or(0.0) / frame_us.mean.max(f64::MIN_POSITIVE),
             overhead_us: None,
             noisy: stats::is_noisy(&self.round_means_us),
-            spread,
+            spread: stats::spread(&self.round_means_us),
             round_means_us: self.round_means_us,
         }
     }

@@ -17,10 +17,6 @@ pub(super) const NOISY_SPREAD: f64 = 0.10;
 pub(super) const CONFIDENCE: f64 = 0.95;
 
 impl Distribution {
-    pub(super) fn of_any(samples: &mut [f64]) -> Option<Distribution> {
-        (!samples.is_empty()).then(|| Self::of(samples))
-    }
-
     /// Sorts `samples` and returns their distribution, which is all zeros if there are none.
     ///
     /// Each quantile is a sample (nearest rank): the smallest one that at least the given share of the
@@ -90,6 +86,7 @@ pub(super) fn ratio(old: &[&[f64]], new: &[&[f64]]) -> Option<Ratio> {
     };
     let (old, new) = (side(old)?, side(new)?);
     let freedom = (old.len() + new.len() - 2) as f64;
+    let squared_distances = |samples: &[f64]| samples.population_variance() * samples.len() as f64;
     let variance = (squared_distances(&old) + squared_distances(&new)) / freedom;
     let error = (variance * (1.0 / old.len() as f64 + 1.0 / new.len() as f64)).sqrt();
     let reach = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.5 + CONFIDENCE / 2.0) * error;
@@ -102,11 +99,6 @@ pub(super) fn ratio(old: &[&[f64]], new: &[&[f64]]) -> Option<Ratio> {
 fn logs(round_means: &[f64]) -> Option<Vec<f64>> {
     let sound = !round_means.is_empty() && round_means.iter().all(|&mean| mean.is_finite() && mean > 0.0);
     sound.then(|| round_means.iter().map(|mean| mean.ln()).collect())
-}
-
-fn squared_distances(samples: &[f64]) -> f64 {
-    let mean = samples.mean();
-    samples.iter().map(|sample| (sample - mean).powi(2)).sum()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, ValueEnum};
+use clap::{ArgMatches, Args};
 use wavefield_gpu::{Error, Result, report::word};
 use wavefield_gpu::{cuda::KernelSource, vulkan::Validation};
 use wavefield_handoff::Handoff;
@@ -123,9 +123,7 @@ impl RunArgs {
                 word(config.style)
             )));
         }
-        if let Some(producer) =
-            config.producer.to_possible_value().filter(|_| !config.producer.may_use_cuda())
-        {
+        if !config.producer.may_use_cuda() {
             let kernel = &self.kernel.kernel;
             let entry = kernel.as_deref().map(gallery::named).transpose()?.flatten();
             let has_shader =
@@ -139,7 +137,7 @@ impl RunArgs {
             if let Some((_, option)) = for_cuda.iter().find(|(given, _)| *given) {
                 return Err(Error::Usage(format!(
                     "{option} is for the CUDA producer, and --producer {} asks for another: leave one of them out",
-                    producer.get_name()
+                    word(config.producer)
                 )));
             }
         }

@@ -1,13 +1,12 @@
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgMatches, Args};
 use rustix::fs::FileType;
 use rustix::io::FdFlags;
 use wavefield_gpu::{Error, Result, note, output_file::check_outputs, say};
-use wavefield_run::{Batching, Stop, parse};
-use wavefield_serve::{ServeOptions, default_path, end_when_closed, serve_headless, serve_windowed};
+use wavefield_run::{Batching, Stop};
+use wavefield_serve::{ServeOptions, end_when_closed, serve_headless, serve_windowed};
 use wavefield_window::run_windowed;
 #[cfg(feature = "web")]
 use wavefield_window::web::run_remote;
@@ -30,19 +29,8 @@ pub(super) struct ServeArgs {
     #[cfg(feature = "web")]
     #[command(flatten)]
     web: super::web::WebArgs,
-    /// Listen here [default: $XDG_RUNTIME_DIR/wavefield.sock, or /tmp/wavefield-UID/wavefield.sock].
-    #[arg(long, value_name = "PATH", help_heading = help::HOW)]
-    socket: Option<PathBuf>,
-    /// End when the other end of this inherited pipe or socket closes, that is, when the program that
-    /// started this one ends. Then the socket's folder is removed if it is empty.
-    #[arg(long, value_name = "FD", value_parser = parse::whole(0, i32::MAX as u64), allow_hyphen_values = true, help_heading = help::HOW)]
-    until_closed: Option<u64>,
-    /// Headless: draws per second while there is nothing new; 0 draws without a pause.
-    #[arg(long, value_name = "HZ", default_value = "60", value_parser = parse::pace, allow_hyphen_values = true, help_heading = help::HOW)]
-    pace: f64,
-    /// Write the measurements of each client as JSON.
-    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    options: ServeOptions,
     /// Check every stamp of every frame: it must be the frame's number (docs/protocol.md). If any is
     /// wrong, the exit code is 1.
     #[arg(long, help_heading = help::DIAGNOSIS)]
@@ -51,18 +39,13 @@ pub(super) struct ServeArgs {
 
 /// Runs until `stop` is requested or `--frames` frames are drawn.
 pub(super) fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Result<()> {
-    if let Some(number) = args.until_closed {
+    let options = args.options;
+    if let Some(number) = options.until_closed {
         let parent =
             inherited(number as RawFd).map_err(|reason| Error::Usage(format!("--until-closed: {reason}")))?;
         // Every wait for the GPU ends after --timeout, so only a driver call that never returns takes longer.
         end_when_closed(parent, stop, args.run.config.timeout + Duration::from_secs(10))?;
     }
-    let options = ServeOptions {
-        socket: args.socket.unwrap_or_else(default_path),
-        remove_folder: args.until_closed.is_some(),
-        pace: args.pace,
-        json: args.json,
-    };
     let headless = args.run.headless;
     let has_batch = args.run.has_batch();
     let mut config = args.run.config(headless, matches)?;
@@ -82,16 +65,13 @@ pub(super) fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Res
     check_outputs(config.output.iter().chain(&options.json))?;
     #[cfg(feature = "web")]
     if let Some(web) = args.web.open(headless)? {
-        return show(serve_windowed(&config, &options, stop, |hook| {
-            run_remote(web, &config, stop, Some(hook))
-        })?);
+        return show(run_remote(web, &config, stop, Some(serve_windowed(&config, &options, stop)?))?);
     }
     if !headless {
         match connect(&config, stop) {
             Ok(mut event_loop) => {
-                return show(serve_windowed(&config, &options, stop, |hook| {
-                    run_windowed(&mut event_loop, &config, stop, Some(hook))
-                })?);
+                let hook = serve_windowed(&config, &options, stop)?;
+                return show(run_windowed(&mut event_loop, &config, stop, Some(hook))?);
             }
             Err(error) => {
                 note!("note: {error}; running headless");

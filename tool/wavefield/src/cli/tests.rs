@@ -11,7 +11,7 @@ use wavefield_draw::{Camera, ColorMap, Samples, Style};
 use wavefield_gpu::cuda::KernelSource;
 use wavefield_gpu::vulkan::{PresentMode, Validation};
 use wavefield_handoff::Handoff;
-use wavefield_handoff::contents::{gallery::gallery, wave::Grid};
+use wavefield_handoff::contents::{gallery::GALLERY, wave::Grid};
 use wavefield_run::{Batching, Config, OverlayMode, ProducerKind, Scene};
 
 use super::Cli;
@@ -91,7 +91,7 @@ prop_compose! {
         device in prop::option::of("[A-Za-z0-9'\"`$&ü -]{0,9}[0-9]"),
         producer in select(vec![ProducerKind::Auto, ProducerKind::Cuda, ProducerKind::Compute, ProducerKind::Host]),
         handoff in select(Handoff::ALL.to_vec()),
-        kernel in prop::option::of(0..=gallery().len()), parameters in (0.0f32..2.0, 0.0f32..2.0),
+        kernel in prop::option::of(0..=GALLERY.len()), parameters in (0.0f32..2.0, 0.0f32..2.0),
         risk_the_gpu in any::<bool>(),
         ring in prop::option::of(1u32..=32),
         batch in prop::option::of(1u32..=32), latency in prop_oneof![Just(33.0), 0.0..60_000.0],
@@ -106,7 +106,7 @@ prop_compose! {
         let handoff = if possible { handoff } else { Handoff::default() };
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../handoff/kernels/test/flat.ptx");
         let kernel = match kernel.filter(|_| shown.scene == Scene::Field) {
-            Some(index) => match gallery().get(index) {
+            Some(index) => match GALLERY.get(index) {
                 Some(entry) if cuda || (entry.shader.is_some() && producer == ProducerKind::Compute) => Some(entry.source()),
                 None if cuda => Some(KernelSource::from_argument(path).unwrap()),
                 _ => None,

@@ -11,7 +11,7 @@ use stand_in::{StandIn, each, with_libraries};
 use tempfile::TempDir;
 use wavefield_gpu::Error;
 use wavefield_gpu::cuda::{KernelSource, Signature};
-use wavefield_handoff::contents::gallery::gallery;
+use wavefield_handoff::contents::gallery::GALLERY;
 
 const SMALL: [&str; 5] = ["--headless", "--frames=3", "--grid=8x8", "--size=32x24", "--validation=off"];
 
@@ -288,7 +288,7 @@ fn nvrtc_compiles_the_gallery() {
     if !has_nvrtc() {
         return common::skip("NVRTC is not installed, or not where LD_LIBRARY_PATH says");
     }
-    for entry in gallery() {
+    for entry in &GALLERY {
         let path = common::kernel(&format!("{}.cu", entry.name)).display().to_string();
         let source = KernelSource::from_argument(&path).unwrap();
         assert_eq!((source.entry.as_str(), source.built_in), (entry.name, None));

@@ -45,13 +45,8 @@ impl Boxes {
         if self.records {
             let red = Some(Color32::from_rgb(235, 60, 50));
             let at = picture.right_bottom() - vec2(8.0, 8.0);
-            caption(
-                &egui.layer_painter(LayerId::background()),
-                at,
-                Align2::RIGHT_BOTTOM,
-                "recording: V ends it",
-                red,
-            );
+            let paint = egui.layer_painter(LayerId::background());
+            caption(&paint, at, Align2::RIGHT_BOTTOM, "recording: V ends it", red);
         }
         if let Some(words) = &self.problem {
             problem(egui, picture, words);

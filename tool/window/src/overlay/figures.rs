@@ -165,20 +165,16 @@ impl Figures {
     pub(super) fn quantiles(&self) -> Option<(f64, f64)> {
         let mut times: Vec<f64> = self.frame_times().collect();
         times.sort_unstable_by(f64::total_cmp);
-        let at = |part: f64| {
-            times.get(((times.len() as f64 * part) as usize).min(times.len().max(1) - 1)).copied()
-        };
+        let at = |part: f64| times.get((times.len() as f64 * part) as usize).copied();
         at(0.5).zip(at(0.99))
     }
 }
 
 pub(super) fn time(seconds: f64) -> String {
-    let (value, unit) = if seconds >= 1.0 {
-        (seconds, "s")
-    } else if seconds >= 1e-3 {
-        (seconds * 1e3, "ms")
-    } else {
-        (seconds * 1e6, "µs")
+    let (value, unit) = match seconds {
+        1.0.. => (seconds, "s"),
+        1e-3.. => (seconds * 1e3, "ms"),
+        _ => (seconds * 1e6, "µs"),
     };
     let decimals = match value {
         99.95.. => 0,
@@ -190,10 +186,9 @@ pub(super) fn time(seconds: f64) -> String {
 
 /// Describes the effect of a switch in one line, once the new figures have `settled`.
 pub(super) fn change(before: &Cost, now: &Cost, settled: bool) -> String {
-    let differ: Vec<_> =
-        before.settings.iter().zip(&now.settings).filter(|(before, now)| before != now).collect();
-    let words = |of: fn(&(&String, &String)) -> String| differ.iter().map(of).collect::<Vec<_>>().join(", ");
-    let (was, is) = (words(|(before, _)| before.to_string()), words(|(_, now)| now.to_string()));
+    let differ = before.settings.iter().zip(&now.settings).filter(|(was, is)| was != is);
+    let (was, is): (Vec<&str>, Vec<&str>) = differ.map(|(was, is)| (was.as_str(), is.as_str())).unzip();
+    let (was, is) = (was.join(", "), is.join(", "));
     let (before, now) = (&before.mean, &now.mean);
     match before.uses_cuda || now.uses_cuda {
         _ if !settled => format!("{was} → {is}: settling…"),

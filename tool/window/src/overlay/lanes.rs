@@ -56,13 +56,8 @@ impl LaneFrames {
         for spans in &self.frames {
             let (frame, [begin, draw, end]) = (spans.frame, spans.vulkan);
             let (began, took) = spans.cpu;
-            let began = self.clock.at(began);
-            add(
-                "CPU",
-                (began, began + took.as_nanos() as f64),
-                CPU,
-                format!("frame {frame}, the CPU's work"),
-            );
+            let (began, took) = (self.clock.at(began), took.as_nanos() as f64);
+            add("CPU", (began, began + took), CPU, format!("frame {frame}, the CPU's work"));
             if in_queue {
                 add("Vulkan", (begin, draw), KERNEL, format!("frame {frame}, filled in Vulkan's queue"));
             }
@@ -93,16 +88,14 @@ pub(super) fn show(ui: &mut Ui, moment: &LaneFrames, in_queue: bool, is_frozen: 
         |mark: GridMark, _: &_| lanes.get(mark.value as usize).map_or(String::new(), |lane| (*lane).into());
     let times = AxisHints::new_x().formatter(|mark, _| on_axis(mark.value, mark.step_size));
     let names = AxisHints::new_y().formatter(name).min_thickness(NAMES).label_spacing(Rangef::new(1.0, 2.0));
-    let marks = 0..lanes.len();
+    let rows = lanes.len();
     let plot = Plot::new("lanes")
         .height(HEIGHT * (lanes.len() as f32 + 1.0))
         .custom_x_axes(vec![times])
         .custom_y_axes(vec![names])
-        .y_grid_spacer(move |_| {
-            marks.clone().map(|row| GridMark { value: row as f64, step_size: 1.0 }).collect()
-        })
+        .y_grid_spacer(move |_| (0..rows).map(|row| GridMark { value: row as f64, step_size: 1.0 }).collect())
         .include_y(-0.5)
-        .include_y(lanes.len() as f64 - 0.5)
+        .include_y(rows as f64 - 0.5)
         .set_margin_fraction(Vec2::ZERO)
         .show_grid([true, false])
         .show_x(false)

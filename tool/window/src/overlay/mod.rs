@@ -60,6 +60,7 @@ impl OverlayView<'_> {
     }
 }
 
+#[derive(Clone, PartialEq)]
 pub(super) struct Draft {
     pub(super) config: Config,
     pub(super) parameters: Parameters,
@@ -231,7 +232,7 @@ impl Overlay {
         if self.mode != OverlayMode::Off {
             self.point(view)?;
         }
-        let mut draft = Draft {
+        let before = Draft {
             config: view.config.clone(),
             parameters: *parameters,
             values: view.engine.work.producer.parameters.to_vec(),
@@ -239,6 +240,7 @@ impl Overlay {
             step: false,
             copy: None,
         };
+        let mut draft = before.clone();
         let egui = self.egui.clone();
         let raw = self.take_input(view.screen.extent());
         let output = egui.run_ui(raw, |ui| {
@@ -256,13 +258,7 @@ impl Overlay {
             pixels_per_point: output.pixels_per_point,
         };
         self.cost.spend(now.elapsed());
-        let changed = draft.step
-            || draft.copy.is_some()
-            || draft.config != *view.config
-            || draft.parameters != *parameters
-            || draft.view != view.engine.drawer.view
-            || draft.values[..] != view.engine.work.producer.parameters[..];
-        Ok((changed.then_some(draft), output.platform_output))
+        Ok(((draft != before).then_some(draft), output.platform_output))
     }
 
     fn take_input(&mut self, extent: vk::Extent2D) -> RawInput {

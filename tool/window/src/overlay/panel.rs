@@ -142,7 +142,7 @@ fn in_scene(egui: &Context, config: &Config, scene: Scene) -> Config {
 }
 
 fn kernels(own: Option<&KernelSource>) -> Vec<(Option<KernelSource>, &'static str)> {
-    let gallery = gallery::gallery().iter();
+    let gallery = gallery::GALLERY.iter();
     // `None` stands for the wave.
     let gallery = gallery.map(|one| ((one.name != "wave").then(|| one.source()), one.about));
     gallery.chain(own.map(|own| (Some(own.clone()), "your own"))).collect()
@@ -151,15 +151,6 @@ fn kernels(own: Option<&KernelSource>) -> Vec<(Option<KernelSource>, &'static st
 fn kernel_name(kernel: Option<&KernelSource>) -> &str {
     let own = kernel.map_or("", |kernel| &kernel.name);
     gallery::entry_of(kernel).map_or(own, |entry| entry.name)
-}
-
-fn values(ui: &mut Ui, view: &OverlayView<'_>, values: &mut [f32]) {
-    let parameters = &view.engine.work.producer.profile().parameters;
-    for (parameter, value) in parameters.iter().zip(values) {
-        row(ui, &parameter.name, None, |ui| {
-            ui.add(Slider::new(value, parameter.min..=parameter.max).suffix(unit(&parameter.unit)));
-        });
-    }
 }
 
 /// Returns a unit as a suffix. A single character follows the number directly, a longer unit after a space.
@@ -182,7 +173,11 @@ fn looks(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
     if view.serves {
         array_settings(ui, view, &mut draft.view);
     }
-    values(ui, view, &mut draft.values);
+    for (parameter, value) in view.engine.work.producer.profile().parameters.iter().zip(&mut draft.values) {
+        row(ui, &parameter.name, None, |ui| {
+            ui.add(Slider::new(value, parameter.min..=parameter.max).suffix(unit(&parameter.unit)));
+        });
+    }
     if view.still {
         return;
     }
@@ -341,8 +336,7 @@ pub(crate) fn settings(config: &Config, engine: &Engine) -> Vec<String> {
         (Some(kernel), _) => kernel.built_in.unwrap_or(&kernel.name),
     };
     let samples = format!("{} samples", config.samples.count());
-    let shown = [config.grid.to_string(), samples, word(config.style), word(config.present)];
-    [name, kernel.to_owned()].into_iter().chain(shown).collect()
+    vec![name, kernel.to_owned(), config.grid.to_string(), samples, word(config.style), word(config.present)]
 }
 
 #[cfg(test)]
@@ -426,7 +420,7 @@ mod tests {
     /// Two rows with the same name would mean different things.
     #[test]
     fn no_parameter_of_the_gallery_is_named_like_a_row() {
-        for entry in gallery::gallery() {
+        for entry in &gallery::GALLERY {
             for parameter in entry.source().parameters().unwrap().iter() {
                 assert!(
                     MEANINGS.iter().all(|(row, _)| *row != parameter.name),

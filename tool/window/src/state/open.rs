@@ -112,7 +112,7 @@ impl<S: Screen> WindowState<S> {
             overlay,
             controls: Controls::new(config),
             pace: Pace {
-                clock: FieldClock::new(),
+                clock: FieldClock::default(),
                 times: FrameTimes::default(),
                 skipped: 0,
                 retry: None,

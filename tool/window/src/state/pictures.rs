@@ -76,24 +76,21 @@ impl<S: Screen> WindowState<S> {
         if let Some(mut film) = self.pictures.film.take() {
             self.overlay.boxes.records = false;
             let ended = film.end(true);
-            return self
-                .announce(ended.map(|recorded| format!("saved {recorded}, with the panel if it was shown")));
+            let ended = ended.map(|recorded| format!("saved {recorded}, with the panel if it was shown"));
+            return self.announce(ended);
         }
         let path = unused("gif");
         let config = Config { record: Some(path.clone()), ..self.run.config.clone() };
-        let begun = self
-            .screen
-            .make_readable()
-            .and_then(|()| Film::start(self.run.engine.device(), &config, self.screen.format(), false));
-        let begun = begun.map(|film| {
-            self.pictures.film = film;
+        let begun = self.screen.make_readable().and_then(|()| {
+            let (device, format) = (self.run.engine.device(), self.screen.format());
+            self.pictures.film = Film::start(device, &config, format, false)?;
             self.overlay.boxes.records = true;
-            format!("recording {}, with the panel if it is shown", path.display())
+            Ok(format!("recording {}, with the panel if it is shown", path.display()))
         });
         self.announce(begun)
     }
 
-    fn announce(&mut self, outcome: Result<String>) -> Result<()> {
+    pub(super) fn announce(&mut self, outcome: Result<String>) -> Result<()> {
         let words = match outcome {
             Err(error) if self.run.engine.work.has_failed() => return Err(error),
             Ok(words) => words,

@@ -38,8 +38,7 @@ impl<S: Screen> WindowState<S> {
         *shown = FieldView { camera: shown.camera, ..view };
         if let Some(command) = copy {
             let words = self.screen.copy(&command);
-            wavefield_gpu::note!("note: {words}");
-            self.overlay.boxes.notify(words);
+            self.announce(Ok(words))?;
         }
         let run = &mut self.run;
         if config.kernel == run.config.kernel && config.scene == run.config.scene {
@@ -92,8 +91,7 @@ impl<S: Screen> WindowState<S> {
             Ok(source) => {
                 let refused = self.take_kernel(source)?;
                 if refused.is_none() {
-                    wavefield_gpu::note!("note: reloaded {name}");
-                    self.overlay.boxes.notify(format!("reloaded {name}"));
+                    self.announce(Ok(format!("reloaded {name}")))?;
                 }
                 refused
             }

@@ -71,13 +71,9 @@ impl Message {
                 vec![Event::PointerMoved(pos), button]
             }
             Self::Wheel { x, y, held } => {
+                let (unit, phase) = (MouseWheelUnit::Point, TouchPhase::Move);
                 let (delta, modifiers) = (vec2(x / scale, y / scale), modifiers(held));
-                vec![Event::MouseWheel {
-                    unit: MouseWheelUnit::Point,
-                    delta,
-                    phase: TouchPhase::Move,
-                    modifiers,
-                }]
+                vec![Event::MouseWheel { unit, delta, phase, modifiers }]
             }
             Self::Zoom { factor } => vec![Event::Zoom(factor)],
             Self::Key { key: name, down: pressed, repeat, held } => {

@@ -22,7 +22,6 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 use egui::Event;
@@ -33,7 +32,7 @@ pub use self::offscreen::run_remote;
 use self::request::Gate;
 use self::server::Server;
 use crate::Input;
-use wavefield_gpu::{Error, Result, threads};
+use wavefield_gpu::{Error, Result, threads::Job};
 use wavefield_run::watch::recording::Pixels;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -85,7 +84,7 @@ impl WebShared {
 /// A renderer's page for several viewers. Dropping it tells the viewers that the renderer has ended.
 pub struct Web {
     shared: Arc<WebShared>,
-    thread: Option<JoinHandle<()>>,
+    server: Option<Job<()>>,
     address: SocketAddr,
     token: String,
     /// The number of the viewer that last pressed a key or a button.
@@ -132,9 +131,11 @@ impl Web {
         let token = token().map_err(|error| failed(error.into()))?;
         let shared = Arc::new(WebShared { state: Mutex::default(), news: Condvar::new(), wake });
         let server = Server::new(listeners, Gate { token: token.clone(), is_exposed }, shared.clone());
-        let thread = std::thread::Builder::new().name("web".into()).spawn(move || server.run());
-        let thread = thread.map_err(|error| threads::not_started("web", error))?;
-        Ok(Self { shared, thread: Some(thread), address, token, presser: 0 })
+        let server = Job::begin("web", move |_| {
+            server.run();
+            Ok(())
+        })?;
+        Ok(Self { shared, server: Some(server), address, token, presser: 0 })
     }
 
     /// Returns the page's URL with the viewers' token. Browsers do not send the part after the `#`.
@@ -164,7 +165,7 @@ impl Web {
     }
 
     pub fn is_watched(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && self.shared.lock().is_watched
+        self.server.as_ref().is_some_and(|server| !server.is_done()) && self.shared.lock().is_watched
     }
 
     /// Sends a picture, in sRGB RGBA, to the viewers. Does not wait.
@@ -223,9 +224,7 @@ impl Drop for Web {
     fn drop(&mut self) {
         self.shared.lock().is_over = true;
         self.shared.wake();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let _ = self.server.take().map(Job::finish);
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) const STILL: Duration = Duration::from_millis(300);
 pub(crate) struct ShownPicture {
     pub(crate) number: u32,
     since: Instant,
-    pixels: Pixels,
+    pub(crate) pixels: Pixels,
     /// The encoded messages, indexed by quality.
     made: [Option<Bytes>; QUALITIES.len()],
 }
@@ -33,10 +33,6 @@ pub(crate) struct ShownPicture {
 impl ShownPicture {
     pub(crate) fn new(number: u32, pixels: Pixels) -> Self {
         Self { number, since: Instant::now(), pixels, made: Default::default() }
-    }
-
-    pub(crate) fn is_same(&self, other: &Pixels) -> bool {
-        self.pixels.extent == other.extent && self.pixels.bytes == other.bytes
     }
 
     pub(crate) fn is_still(&self) -> bool {

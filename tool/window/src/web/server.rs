@@ -74,15 +74,8 @@ fn keep(
     viewers: &mut Vec<Viewer>,
     mut each: impl FnMut(&mut Viewer) -> Result<(), Left>,
 ) -> Vec<ViewerInput> {
-    let mut released = Vec::new();
-    viewers.retain_mut(|viewer| {
-        let stays = each(viewer).is_ok();
-        if !stays {
-            released.extend(viewer.releases());
-        }
-        stays
-    });
-    released
+    let left = viewers.extract_if(.., |viewer| each(viewer).is_err());
+    left.flat_map(|viewer| viewer.releases()).collect()
 }
 
 pub(crate) struct Server {
@@ -194,7 +187,7 @@ impl Server {
         let (pixels, told) = (state.picture.take(), std::mem::take(&mut state.told));
         drop(state);
         if let Some(pixels) = pixels
-            && !self.shown.as_ref().is_some_and(|shown| shown.is_same(&pixels))
+            && self.shown.as_ref().is_none_or(|shown| shown.pixels != pixels)
         {
             let number = self.shown.as_ref().map_or(0, |shown| shown.number.wrapping_add(1));
             self.shown = Some(ShownPicture::new(number, pixels));

@@ -235,12 +235,13 @@ impl Viewer {
     }
 
     /// Returns a release for each button that is held on the page.
-    pub(crate) fn releases(&self) -> impl Iterator<Item = ViewerInput> {
+    pub(crate) fn releases(&self) -> Vec<ViewerInput> {
         let held = message::BUTTONS.into_iter().zip(self.down).filter(|(_, down)| *down);
-        held.map(|(button, _)| {
+        let release = |(button, _)| {
             let (pos, modifiers) = (Default::default(), Default::default());
             (self.number, Input::Event(egui::Event::PointerButton { pos, button, pressed: false, modifiers }))
-        })
+        };
+        held.map(release).collect()
     }
 
     pub(crate) fn send_text(&mut self, news: impl ToString) -> Result<(), Left> {

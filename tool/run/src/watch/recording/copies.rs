@@ -3,9 +3,12 @@ use gpu_allocator::MemoryLocation;
 
 use wavefield_draw::Picture;
 use wavefield_gpu::Result;
-use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device, image_barrier, pipeline_barrier, to_host};
+use wavefield_gpu::vulkan::{
+    Buffer, BufferDesc, Device, copy_of_level, image_barrier, pipeline_barrier, to_host,
+};
 
 /// A picture's pixels, with four bytes each in the picture's format.
+#[derive(PartialEq)]
 pub struct Pixels {
     pub bytes: Vec<u8>,
     pub extent: vk::Extent2D,
@@ -81,14 +84,11 @@ impl<T: Copy + Ord> Copies<T> {
             (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
         let read = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
         let copied = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
-        let aspect = vk::ImageAspectFlags::COLOR;
-        let before = image_barrier(picture.image, aspect, (picture.final_layout, drawn), (copied, read));
+        let before = image_barrier(picture.image, (picture.final_layout, drawn), (copied, read));
         // Later commands may draw to the picture again.
         let after = (copied, (read.0, vk::AccessFlags2::NONE));
-        let after = image_barrier(picture.image, aspect, after, (picture.final_layout, drawn));
-        let region = [vk::BufferImageCopy::default()
-            .image_subresource(vk::ImageSubresourceLayers::default().aspect_mask(aspect).layer_count(1))
-            .image_extent(vk::Extent3D { width: extent.width, height: extent.height, depth: 1 })];
+        let after = image_barrier(picture.image, after, (picture.final_layout, drawn));
+        let region = [copy_of_level(0, extent, 0)];
         let device = &self.device;
         // SAFETY: recording, with a live picture (the caller's promise); the buffer has room, and lives until
         // it is taken after the GPU's use, or until the copies are dropped.

@@ -17,7 +17,7 @@ use ash::vk;
 
 pub use self::copies::{Copies, Pixels};
 use self::encoder::Encoder;
-use self::scale::Order;
+use self::scale::order_of;
 use crate::Config;
 use wavefield_draw::Picture;
 use wavefield_gpu::vulkan::Device;
@@ -60,7 +60,6 @@ pub struct Film {
     copies: Copies<Duration>,
     encoder: Encoder,
     clock: FilmClock,
-    next: Option<Duration>,
     dropped: u64,
     failure: Option<Error>,
 }
@@ -74,7 +73,7 @@ impl Film {
         complete: bool,
     ) -> Result<Option<Self>> {
         let Some(path) = &config.record else { return Ok(None) };
-        let Some(order) = Order::of(format) else {
+        let Some(order) = order_of(format) else {
             return Err(Error::Unsupported(format!(
                 "pictures of {format:?} cannot be recorded: leave --record out"
             )));
@@ -85,7 +84,6 @@ impl Film {
             encoder: Encoder::start(path, side, config.timeout, order)?,
             clock: FilmClock::new(if side.is_some() { gif::PERIOD } else { raw::PERIOD }),
             copies: Copies::new(device),
-            next: None,
             dropped: 0,
             failure: None,
         }))
@@ -111,8 +109,7 @@ impl Film {
     /// decreases.
     pub fn wants(&mut self, flight: usize, now: Duration) -> bool {
         self.done(flight);
-        self.next = if self.has_ended() { None } else { self.clock.frame(now) };
-        self.next.is_some()
+        !self.has_ended() && self.clock.frame(now).is_some()
     }
 
     /// Records a copy of a picture for which [`Film::wants`] was true, and leaves it in its final layout.
@@ -120,9 +117,8 @@ impl Film {
     /// # Safety
     /// As for [`Copies::record`]. The picture has the film's format; [`Film::wants`] ran for the flight.
     pub unsafe fn record(&mut self, commands: vk::CommandBuffer, flight: usize, picture: &Picture) {
-        let Some(at) = self.next.take() else { return };
         // SAFETY: the caller's promise; the film's owner waits for the GPU before it drops the film.
-        if let Err(error) = unsafe { self.copies.record(commands, flight, picture, at) } {
+        if let Err(error) = unsafe { self.copies.record(commands, flight, picture, self.clock.time) } {
             self.fail(error);
         }
     }

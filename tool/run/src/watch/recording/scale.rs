@@ -1,26 +1,14 @@
 use ash::vk;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    Rgba,
-    Bgra,
-}
+/// The places of red, green and blue in a pixel.
+pub(super) type Order = [usize; 3];
 
-impl Order {
-    /// Returns `None` for formats other than 8-bit RGBA and BGRA.
-    pub(super) fn of(format: vk::Format) -> Option<Self> {
-        match format {
-            vk::Format::R8G8B8A8_SRGB | vk::Format::R8G8B8A8_UNORM => Some(Self::Rgba),
-            vk::Format::B8G8R8A8_SRGB | vk::Format::B8G8R8A8_UNORM => Some(Self::Bgra),
-            _ => None,
-        }
-    }
-
-    fn rgb(self, [a, b, c]: [u8; 3]) -> [u8; 3] {
-        match self {
-            Self::Rgba => [a, b, c],
-            Self::Bgra => [c, b, a],
-        }
+/// Returns `None` for formats other than 8-bit RGBA and BGRA.
+pub(super) fn order_of(format: vk::Format) -> Option<Order> {
+    match format {
+        vk::Format::R8G8B8A8_SRGB | vk::Format::R8G8B8A8_UNORM => Some([0, 1, 2]),
+        vk::Format::B8G8R8A8_SRGB | vk::Format::B8G8R8A8_UNORM => Some([2, 1, 0]),
+        _ => None,
     }
 }
 
@@ -46,18 +34,21 @@ pub(super) fn fit(pixels: &[u8], extent: vk::Extent2D, order: Order, size: (u32,
         for y in row * by..((row + 1) * by).min(from_height) {
             for x in column * by..((column + 1) * by).min(from_width) {
                 let pixel = &pixels[4 * (y * from_width + x)..];
-                (0..3).for_each(|channel| sum[channel] += u32::from(pixel[channel]));
+                (0..3).for_each(|channel| sum[channel] += u32::from(pixel[order[channel]]));
                 count += 1;
             }
         }
         let at = 4 * (corner + row * width + column);
-        film[at..at + 3].copy_from_slice(&order.rgb(sum.map(|sum| ((sum + count / 2) / count) as u8)));
+        film[at..at + 3].copy_from_slice(&sum.map(|sum| ((sum + count / 2) / count) as u8));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const RGBA: Order = [0, 1, 2];
+    const BGRA: Order = [2, 1, 0];
 
     fn extent(width: u32, height: u32) -> vk::Extent2D {
         vk::Extent2D { width, height }
@@ -81,9 +72,9 @@ mod tests {
     #[test]
     fn the_same_size_only_changes_the_order() {
         let pixels: Vec<u8> = (0..24).collect();
-        let rgba = fitted(&pixels, extent(3, 2), Order::Rgba, (3, 2));
+        let rgba = fitted(&pixels, extent(3, 2), RGBA, (3, 2));
         assert_eq!(rgba[..8], [0, 1, 2, 255, 4, 5, 6, 255]);
-        let bgra = fitted(&pixels, extent(3, 2), Order::Bgra, (3, 2));
+        let bgra = fitted(&pixels, extent(3, 2), BGRA, (3, 2));
         assert_eq!((bgra.len(), &bgra[20..]), (24, &[22, 21, 20, 255][..]));
     }
 
@@ -92,27 +83,25 @@ mod tests {
         // Columns after the last whole block are left out.
         let pixels: Vec<u8> =
             (0..2u8).flat_map(|y| (0..5u8).flat_map(move |x| [x * 10, y * 10, 200, 0])).collect();
-        let film = fitted(&pixels, extent(5, 2), Order::Rgba, (2, 1));
+        let film = fitted(&pixels, extent(5, 2), RGBA, (2, 1));
         assert_eq!(film, [5, 5, 200, 255, 25, 5, 200, 255]);
     }
 
     #[test]
     fn another_shape_has_bars() {
         let white = vec![255; 4 * 4 * 8];
-        let film = fitted(&white, extent(4, 8), Order::Rgba, (8, 8));
+        let film = fitted(&white, extent(4, 8), RGBA, (8, 8));
         let row: Vec<u8> = film[..32].chunks_exact(4).map(|pixel| pixel[0]).collect();
         assert_eq!(row, [0, 0, 255, 255, 255, 255, 0, 0]);
         let larger = vec![255; 4 * 100 * 20];
-        let film = fitted(&larger, extent(100, 20), Order::Rgba, (10, 6));
+        let film = fitted(&larger, extent(100, 20), RGBA, (10, 6));
         let column: Vec<u8> = film.chunks_exact(40).map(|row| row[0]).collect();
         assert_eq!(column, [0, 0, 255, 255, 0, 0]);
         // A smaller picture is not enlarged.
-        let film = fitted(&[255; 4 * 2], extent(2, 1), Order::Rgba, (8, 4));
+        let film = fitted(&[255; 4 * 2], extent(2, 1), RGBA, (8, 4));
         let white: Vec<_> = (0..8 * 4).filter(|&at| film[4 * at] == 255).collect();
         assert_eq!(white, [8 + 3, 8 + 4]);
         // A side that is shorter than the divisor has one pixel.
-        assert!(
-            fitted(&[255; 4 * 5000], extent(1, 5000), Order::Rgba, (1, 625)).iter().all(|&byte| byte == 255)
-        );
+        assert!(fitted(&[255; 4 * 5000], extent(1, 5000), RGBA, (1, 625)).iter().all(|&byte| byte == 255));
     }
 }

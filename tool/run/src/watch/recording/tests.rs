@@ -59,10 +59,10 @@ fn frame(queue: &mut Queue, film: &mut Film, target: &Image, number: u64, now: D
         let range = vk::ImageSubresourceRange::default().aspect_mask(aspect).level_count(1).layer_count(1);
         let all = (vk::PipelineStageFlags2::ALL_COMMANDS, vk::AccessFlags2::MEMORY_WRITE);
         let general = vk::ImageLayout::GENERAL;
-        let begin = image_barrier(picture.image, aspect, (vk::ImageLayout::UNDEFINED, all), (general, all));
+        let begin = image_barrier(picture.image, (vk::ImageLayout::UNDEFINED, all), (general, all));
         let drawn =
             (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
-        let end = image_barrier(picture.image, aspect, (general, all), (general, drawn));
+        let end = image_barrier(picture.image, (general, all), (general, drawn));
         // SAFETY: recording; the picture is alive, and `one_shot` waits until all is done.
         unsafe {
             pipeline_barrier(&device, commands, &[], &[begin]);

@@ -98,8 +98,8 @@ impl Events {
     fn frame(&mut self, spans: &FrameSpans, cpu: &[CpuSpan], track: &Track) {
         let frame = Some(spans.frame);
         let [begin, draw, end] = spans.vulkan.map(|time| self.gpu(track, time));
-        if track.in_queue {
-            self.slice(VULKAN, track.producer, frame, begin, draw);
+        if track.producer.in_queue {
+            self.slice(VULKAN, track.producer.name, frame, begin, draw);
         }
         self.slice(VULKAN, "draw", frame, draw, end);
         let mut from = draw;
@@ -110,8 +110,8 @@ impl Events {
         }
         let named = |name| cpu.iter().find(|span| span.name == name && span.frame == frame);
         if let Some(submit) = named("submit") {
-            let (at, to) = (self.since_epoch(submit.begin), if track.in_queue { begin } else { draw });
-            self.arrow("submit", (CPU, at), (VULKAN, to));
+            let to = if track.producer.in_queue { begin } else { draw };
+            self.arrow("submit", (CPU, self.since_epoch(submit.begin)), (VULKAN, to));
         }
         let Some(cuda) = spans.cuda else { return };
         let (kernel, done) = (self.gpu(track, cuda.0), self.gpu(track, cuda.1));
@@ -156,7 +156,8 @@ impl Events {
     }
 
     fn gpu(&self, track: &Track, nanoseconds: f64) -> f64 {
-        track.vulkan_clock.to_host_us(nanoseconds, self.epoch)
+        let clock = &track.vulkan_clock;
+        self.since_epoch(clock.host) + (nanoseconds - clock.gpu_ns) * 1e-3
     }
 }
 

@@ -56,12 +56,6 @@ impl GpuClock {
         best_of(read, |clock| clock.error.as_secs_f64())
     }
 
-    /// Converts a time of the GPU's clock to microseconds since `epoch`.
-    pub fn to_host_us(&self, gpu_ns: f64, epoch: Instant) -> f64 {
-        let tied = self.host.saturating_duration_since(epoch).as_secs_f64() * 1e6;
-        tied + (gpu_ns - self.gpu_ns) * 1e-3
-    }
-
     /// Converts a time of the CPU's clock to nanoseconds of the GPU's clock.
     pub fn at(&self, host: Instant) -> f64 {
         let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64() * 1e9;

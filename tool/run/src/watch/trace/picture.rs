@@ -20,16 +20,16 @@ pub(super) fn drawing(track: &Track) -> String {
     let from = shown.first().map_or(0.0, |spans| spans.vulkan[1]);
     let to = shown.last().map_or(1.0, |spans| spans.vulkan[2]);
     let scale = (WIDTH - NAMES - RIGHT) / (to - from);
-    let vulkan = if track.uses_cuda { HEAD + ROW } else { HEAD };
+    let vulkan = if track.producer.uses_cuda { HEAD + ROW } else { HEAD };
     let rows = [("CUDA", HEAD), ("Vulkan", vulkan)];
     // Without CUDA, the GPU does not switch.
-    let usual = if track.uses_cuda { usual(&track.frames) } else { Vec::new() };
+    let usual = if track.producer.uses_cuda { usual(&track.frames) } else { Vec::new() };
     let top = vulkan + ROW + 20.0;
     let step = round_step((to - from) / 10.0);
     let ticks = (0..=((to - from) / step) as u32).map(|tick| f64::from(tick) * step);
     let content = html! {
         (svg::text("ink head", [8.0, HEAD - 10.0], &track.name))
-        @for (name, row) in &rows[usize::from(!track.uses_cuda)..] {
+        @for (name, row) in &rows[usize::from(!track.producer.uses_cuda)..] {
             (svg::text("soft", [8.0, row + 14.0], name))
             (svg::bar("row", [NAMES, row + 2.0], [(to - from) * scale, BAR], ""))
         }
@@ -63,7 +63,7 @@ fn frame(
     let (frame, [begin, draw, end]) = (spans.frame, spans.vulkan);
     let class = if frame % 2 == 0 { "b" } else { "a" };
     html! {
-        @if track.in_queue {
+        @if track.producer.in_queue {
             @let kernel = track.kernel().unwrap_or_default();
             (bar("Vulkan", "hot", (begin, draw), &format!("frame {frame}, {kernel} in Vulkan's queue")))
         }
@@ -106,7 +106,7 @@ const SWITCH: f64 = 60_000.0;
 fn legend(track: &Track) -> String {
     let kernel = track.kernel().map(|kernel| format!("Orange: the {kernel}. ")).unwrap_or_default();
     let gap = "; a gap within it is where the GPU was switching to CUDA and back";
-    format!("{kernel}Blue: the draw, in parts{}.", if track.uses_cuda { gap } else { "" })
+    format!("{kernel}Blue: the draw, in parts{}.", if track.producer.uses_cuda { gap } else { "" })
 }
 
 #[cfg(test)]

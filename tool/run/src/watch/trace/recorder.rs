@@ -81,9 +81,7 @@ impl Recorder {
         Track {
             name,
             device: format!("{} ({})", device.info().name, device.info().driver),
-            producer: producer.name,
-            uses_cuda: producer.uses_cuda,
-            in_queue: producer.in_queue,
+            producer: producer.clone(),
             frames: self.frames.into(),
             vulkan_clock: self.clock,
             cuda_clock_error_ns: self.cuda.as_ref().map(|clock| clock.error_ns),
@@ -112,16 +110,13 @@ impl Observer for Recorder {
     fn finished(&mut self, done: &Finished<'_>) -> Result<()> {
         let Finished { frame, flight, cpu, marks, timeline } = *done;
         let Some(vulkan) = marks.filter(|_| self.wants()) else { return Ok(()) };
-        let cuda = match (timeline, &self.cuda) {
-            (Some(timeline), Some(clock)) => {
-                let time = |event| clock.time_of(event).map_err(|error| timeline.blame(error));
-                match timeline.events(frame) {
-                    Some((before, after)) => time(before)?.zip(time(after)?),
-                    None => None,
-                }
-            }
-            _ => None,
-        };
+        let mut cuda = None;
+        if let (Some(timeline), Some(clock)) = (timeline, &self.cuda)
+            && let Some((before, after)) = timeline.events(frame)
+        {
+            let time = |event| clock.time_of(event).map_err(|error| timeline.blame(error));
+            cuda = time(before)?.zip(time(after)?);
+        }
         let slices = self.slices.as_ref().map(|slices| slices.read(flight)).transpose()?.flatten();
         if self.live && self.frames.len() == self.most {
             self.frames.pop_front();
@@ -135,10 +130,8 @@ impl Observer for Recorder {
 pub struct Track {
     pub name: String,
     pub device: String,
-    pub producer: &'static str,
-    /// Whether CUDA fills the field, on a stream or in Vulkan's command buffer.
-    pub uses_cuda: bool,
-    pub in_queue: bool,
+    /// If it uses CUDA, the kernel runs on a stream or in Vulkan's command buffer.
+    pub producer: Profile,
     pub frames: Vec<FrameSpans>,
     pub vulkan_clock: GpuClock,
     /// The largest possible error of tying CUDA's clock; `None` without a CUDA stream.
@@ -148,7 +141,7 @@ pub struct Track {
 impl Track {
     /// Returns the kind of program that the producer runs on the GPU; `None` if it runs nothing there.
     pub fn kernel(&self) -> Option<&'static str> {
-        match (self.uses_cuda, self.in_queue) {
+        match (self.producer.uses_cuda, self.producer.in_queue) {
             (true, _) => Some("CUDA kernel"),
             (false, true) => Some("compute shader"),
             (false, false) => None,

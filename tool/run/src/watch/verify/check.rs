@@ -17,8 +17,8 @@ const REMEMBERED: usize = 64;
 /// The check of a run, which the frame loop owns. It allocates nothing per frame.
 pub struct Check {
     pub(crate) checker: Checker,
-    /// For each flight, the number that its submitted frame must carry, until its counts are read.
-    pending: Vec<Option<u64>>,
+    /// For each flight, the number that its submitted frame must carry.
+    numbers: Vec<u64>,
     /// The numbers and moments of the last filled frames, indexed by number modulo [`REMEMBERED`].
     moments: [(u64, WaveMoment); REMEMBERED],
     /// The number of filled frames, including those of a batch that are not drawn yet.
@@ -55,8 +55,8 @@ impl Check {
         wavefield_gpu::threads::start()?;
         let made = Self {
             checker: Checker::new(queue.device(), config.scene, DrawnArray::mesh(config.grid), flights)?,
-            pending: vec![None; flights],
-            moments: [(u64::MAX, WaveMoment { time: 0.0, shape: WaveShape::default() }); REMEMBERED],
+            numbers: vec![0; flights],
+            moments: [(u64::MAX, (0.0, WaveShape::default())); REMEMBERED],
             filled: 0,
             tally: Tally::default(),
             exchanged: false,
@@ -129,12 +129,12 @@ impl Observer for Check {
     }
 
     fn submitted(&mut self, flight: usize, frame: &Frame, produced: &Produced, picture: vk::Extent2D) {
-        self.pending[flight] = Some(produced.number);
+        self.numbers[flight] = produced.number;
         if produced.batch.first == frame.index {
             for ahead in 0..produced.batch.frames {
                 let number = frame.index + ahead;
                 let time = frame.time + ahead as f64 * frame.step;
-                let moment = WaveMoment { time, shape: WaveShape::of(&frame.parameters) };
+                let moment = (time, WaveShape::of(&frame.parameters));
                 self.moments[(number % REMEMBERED as u64) as usize] = (number, moment);
             }
             self.filled = produced.batch.end();
@@ -146,16 +146,14 @@ impl Observer for Check {
     }
 
     fn finished(&mut self, frame: &Finished<'_>) -> Result<()> {
-        if let Some(number) = self.pending[frame.flight].take() {
-            let looks = self.checker.read(frame.flight)?;
-            self.tally.add(number, self.checker.stamps(), &looks);
-        }
+        let looks = self.checker.read(frame.flight)?;
+        self.tally.add(self.numbers[frame.flight], self.checker.stamps(), &looks);
         Ok(())
     }
 }
 
 /// Returns the last of frames 0 to `filled` - 1 that used slot `slot` of `depth`.
-fn last_user(filled: u64, depth: u64, slot: u64) -> Option<u64> {
+pub(crate) fn last_user(filled: u64, depth: u64, slot: u64) -> Option<u64> {
     let rounds = filled.checked_sub(slot + 1)? / depth;
     Some(rounds * depth + slot)
 }

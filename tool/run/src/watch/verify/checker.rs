@@ -11,8 +11,8 @@ use super::tally::{Counts, Look, Looks};
 use crate::watch::observer::At;
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{
-    Bound, Buffer, BufferDesc, Choices, ComputePipeline, Device, Queue, buffer_barrier, color_barrier,
-    groups, pipeline_barrier, to_host,
+    Bound, Buffer, BufferDesc, Choices, ComputePipeline, Device, Queue, buffer_barrier, groups,
+    image_barrier, pipeline_barrier, to_host,
 };
 use wavefield_handoff::contents::{array::DrawnArray, frame_stamp, scene::Scene};
 use wavefield_handoff::producer::{ImageSlot, Source, Vertices};
@@ -163,7 +163,7 @@ impl Checker {
         };
         let transition = |from, to| {
             let scope = (FILL.stage, FILL.access);
-            barrier(color_barrier(slot.image, (from, scope), (to, scope)));
+            barrier(image_barrier(slot.image, (from, scope), (to, scope)));
         };
         let cleared = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
         match owner {
@@ -243,7 +243,7 @@ impl Checker {
                         }
                         Source::Texture(slot) => {
                             let layout = slot.layout;
-                            let again = color_barrier(slot.image, (layout, drawn), (layout, SHADER_SAMPLES));
+                            let again = image_barrier(slot.image, (layout, drawn), (layout, SHADER_SAMPLES));
                             pipeline_barrier(device, commands, &[], &[again]);
                         }
                     }

@@ -8,6 +8,7 @@ pub mod slots;
 pub mod tally;
 
 pub use broken::{Broken, BrokenProducer};
+pub(crate) use check::last_user;
 pub use check::{Check, Checked};
 pub use checker::Checker;
 pub use footprint::Footprint;

@@ -23,12 +23,8 @@ pub fn tolerance(scene: Scene) -> f64 {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WaveMoment {
-    pub time: f64,
-    /// Used by the wave only.
-    pub shape: WaveShape,
-}
+/// A time in seconds, and the shape, which only the wave uses.
+pub type WaveMoment = (f64, WaveShape);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SlotsFound {
@@ -54,12 +50,12 @@ impl SlotsFound {
         };
         self.slots += 1;
         self.wrong_stamps += wrong as u64;
-        if let Some(WaveMoment { time, shape }) = moment {
+        if let Some(moment) = moment {
             let worst = match slot {
                 SlotContent::Vertices(vertices) => {
-                    wave::worst_distance(grid, vertices, (time, shape), frame_stamp::distance)
+                    wave::worst_distance(grid, vertices, moment, frame_stamp::distance)
                 }
-                SlotContent::Texels(texels) => texture::worst_distance(grid, texels, time, texel::ranges),
+                SlotContent::Texels(texels) => texture::worst_distance(grid, texels, moment.0, texel::ranges),
             };
             self.worst_error = Some(self.worst_error.unwrap_or(0.0).max(worst));
         }
@@ -91,7 +87,7 @@ mod tests {
     const GRID: Grid = Grid { cols: 20, rows: 13 };
     const TIME: f64 = 3.7;
     const SHAPE: WaveShape = WaveShape { amplitude: 1.5, frequency: 0.5 };
-    const MOMENT: WaveMoment = WaveMoment { time: TIME, shape: SHAPE };
+    const MOMENT: WaveMoment = (TIME, SHAPE);
 
     fn field(frame: u64) -> Vec<Vertex> {
         let phase = wave::phase(TIME) as f32;
