@@ -17,7 +17,7 @@ from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session
 from started import Started
 from test_arrays import GPU, Dlpack
-from wavefield import _limits, _show
+from wavefield import _limits, _say, _show
 from wavefield.errors import CudaMissing
 
 TESTS = Path(__file__).parent
@@ -50,7 +50,7 @@ def test_only_a_program_that_saves_nothing_is_told_to_save(
     assert SAVE not in capsys.readouterr().err, "it may save later"
     _show._before_the_end()
     assert capsys.readouterr().err.count(SAVE) == 1
-    _show._said.discard(next(words for words in _show._said if SAVE in words))
+    _say.said.discard(next(words for words in _say.said if SAVE in words))
     wavefield.show(IMAGE, memory="host").save(tmp_path / "picture.png")
     wavefield.show(IMAGE[:3], memory="host")
     _show._before_the_end()
@@ -83,7 +83,9 @@ def test_limits_are_the_first_array_s_and_stay(started: list[Started], renderer:
     assert renderer.parameters["colormap"] == "magma"
     other = wavefield.show(np.full((3, 6), 4.0, np.float32), memory="host")
     assert other is not field
-    assert field.closed
+    assert field.open, "its renderer goes on"
+    with pytest.raises(wavefield.FieldClosed):
+        field.status()
     assert renderer.parameters["limits"] == [3.5, 4.5], "a constant is in the middle"
     assert len(started) == 1, "the renderer stays"
     assert started[0].ended == 0

@@ -95,7 +95,7 @@ def choose(last: Fit, sort: tuple[Any, ...], wish: Camera | str | None, box: Cal
     says whether it is needed.
     """
     first, new, given = last.sort is None, last.sort != sort, isinstance(wish, Camera)
-    kept = replace(last, sort=sort, given=given or (last.given and wish is None), fresh=False, words="")
+    kept = replace(last, sort=sort, given=given or (last.given and wish is None))
     if wish is None and last.given and (first or not new):
         return kept
     found = box(new or wish == "fit")
@@ -134,11 +134,8 @@ def _around(box: Box, sort: tuple[Any, ...]) -> Fit:
     radius, offset, most = _radius(box), Fit.offset, max(map(abs, (*box[0], *box[1])))
     middle = [a / 2 + b / 2 for a, b in zip(*box, strict=True)]
     if _limits.is_wide(sort[-1]) and max(map(abs, middle)) > radius:
-        # Unsigned numbers have no negative differences.
-        if _limits.is_whole(sort[-1]):
-            offset, middle = box[0], _halves(box)
-        else:
-            offset, middle = (middle[0], middle[1], middle[2]), [0.0, 0.0, 0.0]
+        # From the lowest corner, because unsigned numbers have no negative differences.
+        offset, middle = box[0], _halves(box)
         most = 2 * REACH * radius
     small = radius > _limits.SMALLEST and most < _limits.LARGEST / 8
     factor = 1.0 if small else 2.0 ** (math.frexp(max(most, radius))[1] - 1)

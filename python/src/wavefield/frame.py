@@ -50,8 +50,6 @@ class Frame(Array):
         self._catch_up = catch_up
         self._held: list[object] = []
         self._over: str | None = None
-        # Whether the limits are those for its array.
-        self._fitted = False
 
     def __repr__(self) -> str:
         state = self._over or "open"
