@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from . import _cuda, _source
 from ._connect import layout_of, program
 from ._connection import close_all
-from ._say import say
+from ._say import say_once
 from .errors import Busy, CudaError, NoRenderer, RendererGone
 from .field import Field
 
@@ -104,6 +104,7 @@ class Renderer:
     """A renderer in a process of its own, which ends with this process."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
+        self.arguments = arguments
         program = self._program = find_renderer()
         self._owner = os.getpid()
         # The log has no name: if this program is killed, the renderer removes its folder only if nothing else is in it.
@@ -159,13 +160,17 @@ class Renderer:
         while True:
             self.still_starting(since)
             try:
-                return Field(
+                field = Field(
                     self.socket, memory, ring, stream, client or program(), START_SECONDS, layout, on_close=self.close
                 )
+                break
             except (NoRenderer, RendererGone, Busy):
                 # NoRenderer: it does not listen yet. RendererGone: it has ended, and `still_starting` raises. Busy: it
                 # still closes this program's last connection, because nobody else knows its socket.
                 time.sleep(0.01)
+        if not field.window and "--headless" not in self.arguments:
+            say_once(NO_WINDOW)
+        return field
 
     def close(self) -> None:
         """End the process; kill it after `END_SECONDS`. A forked child leaves it to its parent."""
@@ -261,6 +266,4 @@ def launch(
         undo.callback(renderer.close)
         field = renderer.connect(memory, ring, stream, client, layout)
         undo.pop_all()
-    if not (headless or field.window):
-        say(NO_WINDOW)
     return field

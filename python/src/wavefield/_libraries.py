@@ -120,23 +120,13 @@ def _computable(array: Any, dtype: str) -> Any:
     return array.long() if dtype in ("uint32", "uint64") and hasattr(array, "long") else array
 
 
-def packed(array: Any) -> Any:
-    """Return the array without gaps, copied by its own library on its device."""
+def copied(array: Any, in_torch: str = "clone") -> Any:
+    """Return a copy without gaps by the array's own library, on its device. PyTorch's "clone" may keep gaps."""
     with refusing(array, "cannot be copied without gaps"):
-        if hasattr(array, "contiguous"):  # PyTorch
-            return array.contiguous()
-        if hasattr(array, "copy"):  # NumPy, CuPy
-            return array.copy(order="C")
-    raise ArrayMismatch(f"{type(array).__module__} cannot copy the array without gaps: create it contiguous")
-
-
-def copied(array: Any) -> Any:
-    """Return a copy by the array's own library, on its device; the array itself if that cannot copy."""
-    with refusing(array, "cannot be copied"):
-        for name in ("clone", "copy"):  # PyTorch; NumPy, CuPy, JAX
+        for name in (in_torch, "copy"):  # PyTorch; NumPy, CuPy, JAX
             if hasattr(array, name):
                 return getattr(array, name)()
-    return array
+    raise ArrayMismatch(f"{type(array).__module__} cannot copy the array without gaps: create it contiguous")
 
 
 def on_the_host(array: Any) -> NDArray[Any]:

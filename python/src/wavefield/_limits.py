@@ -49,13 +49,19 @@ def number(name: str, value: Any) -> float:
     return known
 
 
+def items(name: str, value: Any, other: str = "") -> list[Any]:
+    """Return two numbers, not checked yet. `other`: what else would be right."""
+    ends = [] if isinstance(value, str) or not hasattr(value, "__iter__") else list(value)
+    if len(ends) != 2:
+        raise TypeError(f"{name} must be 2 numbers{other}, not {brief(value)}")
+    return ends
+
+
 def wish(value: Any) -> Any:
     """Return the `limits` of a call, checked: None, "auto", or two numbers of which each may be None."""
     if value is None or (isinstance(value, str) and value == "auto"):
         return value
-    ends = [] if isinstance(value, str) or not hasattr(value, "__iter__") else list(value)
-    if len(ends) != 2:
-        raise TypeError(f'limits must be 2 numbers, (low, high), or "auto", not {brief(value)}')
+    ends = items("limits", value, ', (low, high), or "auto"')
     low, high = (None if end is None else number("limits", end) for end in ends)
     if low is not None and low == high:
         raise ValueError(f"limits must be two different numbers, not {brief(value)}")

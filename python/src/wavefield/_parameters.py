@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ._limits import PLAIN, Choice, Pair, number, to_drawn, to_true
+from ._limits import PLAIN, Choice, Pair, items, number, to_drawn, to_true
 from .errors import brief
 
 
@@ -110,20 +110,10 @@ def _like(now: Any, name: str, value: Any) -> Any:
     if isinstance(now, int | float):
         return number(name, value)
     if isinstance(now, list | tuple):
-        return [_like(before, name, number) for before, number in zip(now, _items(now, name, value), strict=True)]
+        return [number(name, item) for item in items(name, value)]
     if isinstance(now, str) and not isinstance(value, str):
         raise TypeError(f"{name} must be text, not {brief(value)}")
     return value
-
-
-def _items(now: Sequence[Any], name: str, value: Any) -> Sequence[Any]:
-    try:
-        items = list(value)
-    except TypeError:
-        items = []
-    if len(items) != len(now) or isinstance(value, str):
-        raise TypeError(f"{name} must be {len(now)} numbers, not {brief(value)}")
-    return items
 
 
 class Clock:

@@ -164,8 +164,6 @@ class _Shower:
             field._on_close = self.field = None
             field.close()
         self.field = field = self._connect(layout, memory, title)
-        if self.window and not field.window:
-            say_once(NO_WINDOW)
         last, self.last = self.last, field
         self.memory, self.title = memory, title
         self.rewritten.clear()
@@ -393,7 +391,7 @@ def _prepare(
     # A layout leaves out a last dimension of 1.
     shape, strides = source.shape[: len(layout.shape)], source.strides[: len(layout.shape)]
     if not rows_are_contiguous(layout, shape, strides):
-        source = Source(_libraries.packed(source.array if source.on_device else source.held)).read(*where)
+        source = Source(_libraries.copied(source.array if source.on_device else source.held, "contiguous")).read(*where)
         converted = converted or "it was not contiguous and was copied; create it contiguous"
     return _Prepared(source, layout, converted, choice, units, fit)
 

@@ -456,7 +456,10 @@ class Field:
 
     def _show_later(self, source: _source.Source) -> Shown:
         """Keep a copy of an array until the renderer is free, or until another is shown."""
-        later = self._read(_libraries.copied(source.array if source.on_device else source.held))
+        array = source.array if source.on_device else source.held
+        with contextlib.suppress(ArrayMismatch):  # Numba has no copy
+            array = _libraries.copied(array)
+        later = self._read(array)
         with self._turn:
             self._later = later
             if not self._waiting:
@@ -542,7 +545,7 @@ class Field:
     def picture(self, kind: PictureKind = ..., /) -> Picture: ...
 
     @overload
-    def picture(self, first: PictureKind, second: PictureKind, /, *more: PictureKind) -> tuple[Picture, ...]: ...
+    def picture(self, *kinds: PictureKind) -> tuple[Picture, ...]: ...
 
     def picture(self, *kinds: PictureKind) -> Picture | tuple[Picture, ...]:
         """Return what is on screen as a `Picture`, without a copy to the CPU; see `render`."""
@@ -555,14 +558,7 @@ class Field:
 
     @overload
     def render(
-        self,
-        first: PictureKind,
-        second: PictureKind,
-        /,
-        *more: PictureKind,
-        camera: Camera | None = ...,
-        cameras: Any = ...,
-        size: Size = ...,
+        self, *kinds: PictureKind, camera: Camera | None = ..., cameras: Any = ..., size: Size = ...
     ) -> tuple[Picture, ...]: ...
 
     def render(
