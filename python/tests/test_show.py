@@ -315,7 +315,7 @@ def test_limits_after_a_failed_first_show(
         wavefield.show(IMAGE, memory="host", colormap="no such map")  # type: ignore[arg-type]
     del renderer.answers["set"]
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr(wavefield.Field, "show", lambda *_: 1 / 0)
+        patch.setattr(wavefield.Field, "show", lambda *_, **__: 1 / 0)
         wavefield.show(IMAGE + 1, memory="host")
     image = np.array([[2.0, 3.0]] * 2 + [[4.0, 5.0]] * 2, np.float32).repeat(3, axis=1)
     wavefield.show(image, memory="host")
@@ -397,7 +397,7 @@ class OnTheGpu:
     def astype(self, dtype: Any) -> Any:
         return OnTheGpu(self.array.astype(dtype))
 
-    def copy(self, order: str) -> Any:
+    def copy(self, order: str = "C") -> Any:
         return OnTheGpu(self.array.copy(order))  # type: ignore[arg-type]
 
     def get(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The fit: the sphere around points or a mesh that the camera sees. Pure functions.
+"""The fit: the sphere around points or a mesh that the camera sees.
 
 A place of the user's is offset + factor · the place that is drawn. The renderer's cameras see the sphere as the unit
 sphere around the origin.
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from . import _limits
+from ._say import say_once
 from ._status import _MOST_DISTANT, _NEAREST, _TARGET_FARTHEST, Camera
 from .errors import Refused
 
@@ -42,8 +43,6 @@ class Fit:
     """Whether the program chose the camera."""
     fresh: bool = False
     """Whether the camera must move to it."""
-    words: str = ""
-    """What the user should know about a change."""
 
     @property
     def center(self) -> Triple:
@@ -88,28 +87,31 @@ class Fit:
         return replace(camera, distance=self.radius * camera.distance, target=(x, y, z))
 
 
-def choose(last: Fit, sort: tuple[Any, ...], wish: Camera | str | None, box: Callable[[bool], Box | None]) -> Fit:
+def choose(
+    last: Fit, sort: tuple[Any, ...], wish: Camera | str | None, quick: bool, box: Callable[[], Box | None]
+) -> Fit:
     """Return the fit for an array. `wish`: a camera, "fit", or None.
 
-    `box` returns two corners around its finite points; None if there are none, or if it takes too long. Its argument
-    says whether it is needed.
+    `box` returns two corners around its finite points, or None if there are none; if not `quick`, it takes long.
     """
     first, new, given = last.sort is None, last.sort != sort, isinstance(wish, Camera)
     kept = replace(last, sort=sort, given=given or (last.given and wish is None))
-    if wish is None and last.given and (first or not new):
+    needed = new or wish == "fit"
+    if (wish is None and last.given and (first or not new)) or not (needed or quick):
         return kept
-    found = box(new or wish == "fit")
+    found = box()
     if found is None:
         return Fit(sort, given=given) if new else kept
-    if not (new or wish == "fit" or _left(last, found)):
+    if not (needed or _left(last, found)):
         return kept
-    fit, words = _around(found, sort), ""
+    fit = _around(found, sort)
     if fit == replace(kept, given=False) and not first and wish != "fit":
         return kept
     if wish is None and not first:
         why = "has another kind, shape or type than the one before" if new else "left the view, or is 10 times smaller"
         words = f"the view now fits this array, because it {why}; a call with camera=wavefield.Camera(…) chooses it"
-    return replace(fit, given=given, fresh=True, words=words)
+        say_once(words, "fit")
+    return replace(fit, given=given, fresh=True)
 
 
 def _halves(box: Box) -> list[float]:

@@ -104,7 +104,7 @@ def _scaled(array: Any, dtype: str, units: _limits.Pair) -> Any:
 
     offset, factor = units
     with refusing(array, "cannot be scaled"), np.errstate(all="ignore"):
-        array = _computable(array, dtype)
+        array = _in_long(array, dtype)
         if offset and _limits.is_whole(dtype):
             info = np.iinfo(dtype)
             offset = max(info.min, min(int(offset), info.max))
@@ -115,9 +115,26 @@ def _scaled(array: Any, dtype: str, units: _limits.Pair) -> Any:
     return array if now == "float32" else cast(array, now, "float32")
 
 
-def _computable(array: Any, dtype: str) -> Any:
+def _taken(array: Any) -> Any:
+    """Return the renderer's memory as a library's array, any other as it is."""
+    return array._library_array() if hasattr(array, "_library_array") else array
+
+
+def _in_long(array: Any, dtype: str) -> Any:
     """Return the array with a type that its library computes with: PyTorch's `uint32` and `uint64` have no `min`."""
     return array.long() if dtype in ("uint32", "uint64") and hasattr(array, "long") else array
+
+
+def _computable(array: Any, dtype: str) -> Any:
+    """Return the array, or what a library makes of it, with `min`. Numba's are read on the CPU, which takes long."""
+    if hasattr(array, "min"):
+        return _in_long(array, dtype)
+    if hasattr(array, "_library_array") or not (hasattr(array, "copy_to_host") or hasattr(array, "__array__")):
+        raise ArrayMismatch(
+            "the span of this array in CUDA memory is unknown: give limits=(low, high), or show what a library makes "
+            "of it, such as torch.from_dlpack(x)"
+        )
+    return on_the_host(array)
 
 
 def copied(array: Any, in_torch: str = "clone") -> Any:
@@ -182,53 +199,32 @@ def limits_of(last: _limits.Choice, array: Any, layout: Layout, dtype: str, wish
     """Return the limits for an array of this type, drawn with this layout, after `last`."""
     import numpy as np
 
-    follows = wish is not None or last.follows
+    array, follows = _taken(array), wish is not None or last.follows
 
-    def span(needed: bool) -> _limits.Pair | None:
+    def span() -> _limits.Pair | None:
         if layout.colours:
             return 0, int(np.iinfo(dtype).max) if _limits.is_whole(dtype) else 1
         if layout.kind == "mesh" and not follows:
             return 0.0, 1.0
-        values = _readable(array, needed)
-        if values is None:
-            return None
+        values = _computable(array, dtype)
         column = {"mesh": 3, "points": 3 if layout.shape[-1] == 4 else 1}.get(layout.kind)
-        return extent(_computable(values if column is None else values[..., column], dtype))
+        return extent(values if column is None else values[..., column])
 
-    # Another number of points is no new shape.
-    shape = layout.shape[1:] if layout.kind == "points" else layout.shape
-    return _limits.choose(last, (layout.kind, shape, dtype), wish, span)
-
-
-def _readable(array: Any, needed: bool) -> Any:
-    """Return the array, or what a library makes of it, to compute with; None if not `needed`, and it takes long."""
-    values = array._library_array() if hasattr(array, "_library_array") else array
-    if hasattr(values, "min"):
-        return values
-    if not needed:  # such as Numba's, which are read on the CPU
-        return None
-    known = hasattr(values, "copy_to_host") or hasattr(values, "__array__")
-    if hasattr(values, "_library_array") or not known:
-        raise ArrayMismatch(
-            "the span of this array in CUDA memory is unknown: give limits=(low, high), or show what a library makes "
-            "of it, such as torch.from_dlpack(x)"
-        )
-    return on_the_host(values)
+    return _limits.choose(last, layout.sort(dtype), wish, hasattr(array, "min"), span)
 
 
 def fit_of(last: _fit.Fit, array: Any, layout: Layout, dtype: str, wish: Any) -> _fit.Fit:
     """Return the fit for an array of this type, drawn with this layout, after `last`."""
     if layout.kind not in ("points", "mesh"):
         return _fit.Fit(fresh=wish == "fit")
+    array = _taken(array)
 
-    def box(needed: bool) -> _fit.Box | None:
+    def box() -> _fit.Box | None:
         with contextlib.suppress(ArrayMismatch):
-            values = _readable(array, needed)
-            return None if values is None else _box(_computable(values, dtype))
+            return _box(_computable(array, dtype))
         return None
 
-    shape = layout.shape[1:] if layout.kind == "points" else layout.shape
-    return _fit.choose(last, (layout.kind, shape, dtype), wish, box)
+    return _fit.choose(last, layout.sort(dtype), wish, hasattr(array, "min"), box)
 
 
 def _box(array: Any) -> _fit.Box | None:

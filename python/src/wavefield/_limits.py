@@ -1,6 +1,6 @@
 """The limits of the colours: who chose them, and the units of numbers that 32-bit floats cannot tell apart.
 
-A number of the user's is offset + factor · the number that is drawn. Pure functions.
+A number of the user's is offset + factor · the number that is drawn.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
+from ._say import say_once
 from .errors import brief
 
 Pair = tuple[float, float]
@@ -35,8 +36,6 @@ class Choice:
     """Whether a call, `field.parameters` or the window chose them. Otherwise they are the range of an array."""
     follows: bool = False
     """Whether they follow each array: `limits="auto"`."""
-    words: str = ""
-    """What the user should know about a change."""
 
 
 def number(name: str, value: Any) -> float:
@@ -68,16 +67,15 @@ def wish(value: Any) -> Any:
     return low, high
 
 
-def choose(last: Choice, sort: tuple[Any, ...], wish: Any, span: Callable[[bool], Pair | None]) -> Choice:
+def choose(last: Choice, sort: tuple[Any, ...], wish: Any, quick: bool, span: Callable[[], Pair | None]) -> Choice:
     """Return the limits for an array. `last.limits` are those in effect.
 
-    `span` returns the array's smallest and largest number; None if there is none, or if it takes too long. Its
-    argument says whether it is needed.
+    `span` returns the array's smallest and largest number, or None if there is none; if not `quick`, it takes long.
     """
     if isinstance(wish, tuple):
         low, high = wish
         if None in wish:
-            least, most = padded(span(True))
+            least, most = padded(span())
             low, high = least if low is None else low, most if high is None else high
             if low >= high:  # the array is beyond the limit that is given
                 low, high = (low, padded((low, low))[1]) if wish[1] is None else (padded((high, high))[0], high)
@@ -85,19 +83,19 @@ def choose(last: Choice, sort: tuple[Any, ...], wish: Any, span: Callable[[bool]
     follows, new = last.follows if wish is None else True, last.sort not in (None, sort)
     if follows or new or (last.sort is None and not last.given):
         why = "it has another kind, shape or type than" if new else ""
-        limits = padded(span(True))
+        limits = padded(span())
     else:
-        found = None if last.given else span(False)
+        found = None if last.given or not quick else span()
         if found is None or not _left(last.limits, found):
             return Choice(sort, last.limits, last.given)
         why, limits = "its range is 10 times away from that of", padded(found)
-    words = ""
     if why and not follows and limits != last.limits:
-        words = (
+        say_once(
             f"the colours' limits are now ({limits[0]:.9g}, {limits[1]:.9g}), those of this array, because {why} the "
-            f"one before ({last.limits[0]:.9g}, {last.limits[1]:.9g}); a call with limits=(low, high) chooses them"
+            f"one before ({last.limits[0]:.9g}, {last.limits[1]:.9g}); a call with limits=(low, high) chooses them",
+            "limits",
         )
-    return Choice(sort, limits, follows=follows, words=words)
+    return Choice(sort, limits, follows=follows)
 
 
 def _left(old: Pair, new: Pair) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
 import sys
@@ -12,7 +11,7 @@ import time
 import warnings
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import _cuda, _fit, _libraries, _limits, _open, _say
 from ._array import rows_are_contiguous
@@ -36,8 +35,6 @@ from .errors import (
 from .field import Field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ._layout import Colormap, Kind
     from ._protocol import Memory
     from ._shown import Shown
@@ -139,12 +136,13 @@ class _Shower:
     def usable(self) -> bool:
         """Return whether it can show more: it is open, belongs to this process, and no hand-off was interrupted."""
         field = self.field
-        if self.owner != os.getpid() or field is None:
-            return self.owner == os.getpid()
-        return not field._closed and (field._handing_over is None or field._connection.refused)
+        whole = field is None or field._connection.refused or field._handing_over is None
+        return self.owner == os.getpid() and not self.ended and whole and not (field is not None and field._closed)
 
     def close(self) -> None:
-        """End the renderer."""
+        """End the renderer. Does nothing the second time, or in a forked child."""
+        if self.ended or self.owner != os.getpid():
+            return
         self.ended = True
         if self.field is not None:
             self.field.close()
@@ -170,10 +168,56 @@ class _Shower:
         if last is not None:  # each connection starts with the default camera and size
             field._pictured, field._watched = last._pictured, last._watched
             if self.camera is not None and last.kind == field.kind:
-                field._set_parameters({}, self.camera)
+                field._fit = last._fit
+                field._set_parameters({"fit": last._fit.message()}, self.camera)
             if (size := last.parameters.get("size")) not in (None, field.parameters.get("size")):
                 field.parameters["size"] = size
         return field
+
+    def check_device(self, device: int | None) -> None:
+        """Refuse another device than the renderer's."""
+        uuid = None if device is None else _cuda.uuid_of(device)
+        if self.last is not None and uuid not in (None, self.last.device_uuid):
+            name, other = self.last.device_name, self.last.device_uuid
+            raise DeviceMismatch(
+                f"device={device} is the GPU with UUID {uuid}, but the renderer already runs on {name}, with UUID "
+                f"{other}: close() the field that show() returned, and show() starts another renderer"
+            )
+
+    def show(
+        self, prepared: _Prepared, settings: dict[str, Any], camera: Any, title: str | None, memory: str, wait: bool
+    ) -> Showing:
+        """Show an array, with what its call of `show` says."""
+        before = None
+        try:
+            field = self.connect(prepared.layout, memory, title)
+            _keep_window_open()
+            parameters, before = field.parameters, field.parameters._choice
+            # What a call says always holds. Each request takes time, so leave out what is so already.
+            changes = {name: value for name, value in settings.items() if value not in (None, parameters.get(name))}
+            if changes:
+                parameters.update(**changes)
+            field._draw_in(prepared.choice, prepared.units, prepared.fit, camera)
+            _draw(self, field, field._read(prepared.source), prepared.converted, wait)
+        except RendererGone as gone:
+            over = self.last is not None and self.last._is_over(gone)
+            self.close()
+            if not over and self.window:
+                raise RendererGone(
+                    f"the window was closed, or its renderer has ended ({gone}); show() opens another"
+                ) from None
+            if not over:
+                raise
+        except BaseException as error:
+            if before is not None:
+                parameters._choice = replace(before, limits=parameters._choice.limits)
+            # If an array is refused, a window that has shown others stays for the next one.
+            if self.field is None and (self.last is None or isinstance(error, NoRenderer)):
+                self.close()
+            raise
+        assert self.last is not None
+        self.showing = Showing(self, self.last)
+        return self.showing
 
     def _connect(self, layout: Layout, memory: str, title: str | None) -> Field:
         wanted: Memory
@@ -209,29 +253,7 @@ def _unlock() -> None:
 
 os.register_at_fork(after_in_child=_unlock)
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 
-
-def _one_at_a_time(call: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Make threads take turns. What the renderer has refused meanwhile belongs to an earlier array."""
-
-    @functools.wraps(call)
-    def locked(*args: _P.args, **keywords: _P.kwargs) -> _R:
-        with _lock:
-            try:
-                return call(*args, **keywords)
-            except Refused as refused:
-                field = None if _shower is None else _shower.field
-                if field is None or not field._connection.refused or field._next == 0:
-                    raise
-                say(f"what was shown before could not be drawn: {refused}")
-                return call(*args, **keywords)
-
-    return locked
-
-
-@_one_at_a_time
 def show(
     array: Any,
     *,
@@ -273,71 +295,41 @@ def show(
     `field.shown` says whether the array was copied, and why. A program with a window waits at its end until the window
     is closed. Without a window, a notebook shows the field as a picture, and `field.save("picture.png")` writes it.
     """
-    global _shower
     _check(title, colormap, size, camera)
-    stays = _shower is not None and _shower.usable and window in (None, _shower.window)
-    prepared = _prepare(array, kind, limits, camera, _shower.last if _shower is not None and stays else None)
-    uuid = None if device is None else _cuda.uuid_of(device)
-    if _shower is not None and not stays:
-        if _shower.owner == os.getpid():
-            _shower.close()
+    told = False
+    with _lock:
+        while True:
+            try:
+                stays = _shower if _shower is not None and _shower.usable and window in (None, _shower.window) else None
+                prepared = _prepare(array, kind, limits, camera, None if stays is None else stays.last)
+                shower = _started(prepared.source, window, device) if stays is None else stays
+                shower.check_device(device)
+                return shower.show(prepared, {"colormap": colormap, "size": size}, camera, title, memory, wait)
+            except Refused as refused:
+                # What the renderer has refused meanwhile belongs to an earlier array.
+                field = None if _shower is None else _shower.field
+                if told or field is None or not field._connection.refused or field._next == 0:
+                    raise
+                say(f"what was shown before could not be drawn: {refused}")
+                told = True
+
+
+def _started(source: Source, window: bool | None, device: int | None) -> _Shower:
+    """Start another renderer, instead of the one that is there."""
+    global _shower
+    if _shower is not None:
+        _shower.close()
         _shower = None
-    if _shower is None:
-        _shower = _Shower(prepared.source.ordinal, _wants_window() if window is None else window, device)
-    elif _shower.last is not None and uuid not in (None, _shower.last.device_uuid):
-        name, other = _shower.last.device_name, _shower.last.device_uuid
-        raise DeviceMismatch(
-            f"device={device} is the GPU with UUID {uuid}, but the renderer already runs on {name}, with UUID {other}: "
-            "close() the field that show() returned, and show() starts another renderer"
-        )
-    shower = _shower
-    try:
-        field = shower.connect(prepared.layout, memory, title)
-        _keep_window_open()
-        parameters, before = field.parameters, field.parameters._choice
-        try:
-            # What a call says always holds. Each request takes time, so leave out what is so already.
-            wanted = {"colormap": colormap, "size": size}
-            changes = {name: value for name, value in wanted.items() if value not in (None, parameters.get(name))}
-            if changes:
-                parameters.update(**changes)
-            field._draw_in(prepared.choice, prepared.units, prepared.fit, camera)
-            _draw(shower, field, field._read(prepared.source), prepared.converted, wait)
-        except BaseException:
-            parameters._choice = replace(before, limits=parameters._choice.limits)
-            raise
-    except RendererGone as gone:
-        over = shower.last is not None and shower.last._is_over(gone)
-        shower.close()
-        _shower = None
-        if not over and shower.window:
-            raise RendererGone(
-                f"the window was closed, or its renderer has ended ({gone}); show() opens another"
-            ) from None
-        if not over:
-            raise
-    except BaseException as error:
-        # If an array is refused, a window that has shown others stays for the next one.
-        if shower.field is None and (shower.last is None or isinstance(error, NoRenderer)):
-            shower.close()
-            _shower = None
-        raise
-    assert shower.last is not None
-    shower.showing = Showing(shower, shower.last)
-    return shower.showing
+    _shower = _Shower(source.ordinal, _wants_window() if window is None else window, device)
+    return _shower
 
 
 def _draw(shower: _Shower, field: Field, source: Source, converted: str, wait: bool) -> None:
-    if not wait:
-        field.show(source, wait=False)
-    elif source.pointer in shower.rewritten:
+    try:
+        field.show(source, copy=source.pointer in shower.rewritten or None, wait=wait)
+    except StillShown:
+        shower.rewritten.add(source.pointer)
         field.show(source, copy=True)
-    else:
-        try:
-            field.show(source)
-        except StillShown:
-            shower.rewritten.add(source.pointer)
-            field.show(source, copy=True)
     reason = "" if field.shown is None else field.shown.reason
     if converted or reason.startswith("copy=True"):
         words = converted or "it is the same array as before; show two in turn"
@@ -407,7 +399,7 @@ def _check_colours(array: Any, dtype: str, choice: _limits.Choice) -> None:
             warnings.warn(
                 f"colours as floats go from 0 to 1, and these go from {least:.4g} to {most:.4g}, so they are clipped: "
                 'show x / 255 or x.astype("uint8"), or choose limits=(low, high); if it is a mesh, say kind="mesh"',
-                stacklevel=4,
+                stacklevel=5,
             )
 
 

@@ -442,17 +442,15 @@ class Field:
     ) -> None:
         """Draw with these limits and this fit, and move the camera to `wish`, or to a new fit."""
         self.parameters._apply(choice, units)
-        say_once(choice.words, "limits")
         camera = fit.to_drawn(wish) if isinstance(wish, _status.Camera) else None
         if camera is None and fit.fresh:
             camera = _fit.CAMERAS.get(self.kind, _fit.CAMERA)
-            if fit.words:  # another was fitted before, and the user may have turned it
+            if wish is None and self._fit.sort is not None:  # the user may have turned it
                 camera = replace(self.status().camera, distance=camera.distance, target=camera.target)
         values = {"fit": fit.message()} if fit.message() != self._fit.message() else {}
         if values or camera is not None:
             self._set_parameters(values, camera)
-        self._fit = replace(fit, fresh=False, words="")
-        say_once(fit.words, "fit")
+        self._fit = replace(fit, fresh=False)
 
     def _show_later(self, source: _source.Source) -> Shown:
         """Keep a copy of an array until the renderer is free, or until another is shown."""
