@@ -115,18 +115,19 @@ def _scaled(array: Any, dtype: str, units: _limits.Pair) -> Any:
     return array if now == "float32" else cast(array, now, "float32")
 
 
-def _taken(array: Any) -> Any:
-    """Return the renderer's memory as a library's array, any other as it is."""
-    return array._library_array() if hasattr(array, "_library_array") else array
-
-
 def _in_long(array: Any, dtype: str) -> Any:
     """Return the array with a type that its library computes with: PyTorch's `uint32` and `uint64` have no `min`."""
     return array.long() if dtype in ("uint32", "uint64") and hasattr(array, "long") else array
 
 
+def _is_quick(array: Any) -> bool:
+    return hasattr(array, "min") or hasattr(array, "_library_array")
+
+
 def _computable(array: Any, dtype: str) -> Any:
     """Return the array, or what a library makes of it, with `min`. Numba's are read on the CPU, which takes long."""
+    if hasattr(array, "_library_array"):
+        array = array._library_array()
     if hasattr(array, "min"):
         return _in_long(array, dtype)
     if hasattr(array, "_library_array") or not (hasattr(array, "copy_to_host") or hasattr(array, "__array__")):
@@ -199,7 +200,7 @@ def limits_of(last: _limits.Choice, array: Any, layout: Layout, dtype: str, wish
     """Return the limits for an array of this type, drawn with this layout, after `last`."""
     import numpy as np
 
-    array, follows = _taken(array), wish is not None or last.follows
+    follows = wish is not None or last.follows
 
     def span() -> _limits.Pair | None:
         if layout.colours:
@@ -210,21 +211,20 @@ def limits_of(last: _limits.Choice, array: Any, layout: Layout, dtype: str, wish
         column = {"mesh": 3, "points": 3 if layout.shape[-1] == 4 else 1}.get(layout.kind)
         return extent(values if column is None else values[..., column])
 
-    return _limits.choose(last, layout.sort(dtype), wish, hasattr(array, "min"), span)
+    return _limits.choose(last, layout.sort(dtype), wish, _is_quick(array), span)
 
 
 def fit_of(last: _fit.Fit, array: Any, layout: Layout, dtype: str, wish: Any) -> _fit.Fit:
     """Return the fit for an array of this type, drawn with this layout, after `last`."""
     if layout.kind not in ("points", "mesh"):
         return _fit.Fit(fresh=wish == "fit")
-    array = _taken(array)
 
     def box() -> _fit.Box | None:
         with contextlib.suppress(ArrayMismatch):
             return _box(_computable(array, dtype))
         return None
 
-    return _fit.choose(last, layout.sort(dtype), wish, hasattr(array, "min"), box)
+    return _fit.choose(last, layout.sort(dtype), wish, _is_quick(array), box)
 
 
 def _box(array: Any) -> _fit.Box | None:
