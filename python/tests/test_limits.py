@@ -532,7 +532,7 @@ def test_the_picture_shows_the_detail(monkeypatch: pytest.MonkeyPatch, name: str
     field = wavefield.launch(memory="host", kind="image", shape=(3, 3), arguments=SMALL)
     with field:
         prepared = _show._prepare(array, "image")
-        field.parameters._apply(prepared.choice, prepared.units)
+        field.parameters._apply(prepared.choice)
         field.show(prepared.source)
         picture = field.snapshot()
         place = fractions(np.ma.getdata(array))

@@ -17,7 +17,7 @@ from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session
 from started import Started
 from test_arrays import GPU, Dlpack
-from wavefield import _limits, _say, _show
+from wavefield import _say, _show
 from wavefield.errors import CudaMissing
 
 TESTS = Path(__file__).parent
@@ -525,7 +525,7 @@ def test_default_limits_are_limits_that_the_renderer_takes(values: list[float], 
     for kind in ("surface", "points"):  # those of y are drawn as they are
         array = np.tile(np.array([values], dtype).T, (2, 3))
         prepared = _show._prepare(array, kind)
-        low, high = (np.float32(_limits.to_drawn(limit, prepared.units)) for limit in prepared.choice.limits)
+        low, high = (np.float32(prepared.choice.to_drawn(limit)) for limit in prepared.choice.limits)
         # The same check as `checked_limits` in tool/serve/src/settings.rs.
         assert np.isfinite(low) and np.isfinite(high) and np.finfo(np.float32).tiny <= high - low < 2**126
 

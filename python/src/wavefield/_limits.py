@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -36,6 +36,23 @@ class Choice:
     """Whether a call, `field.parameters` or the window chose them. Otherwise they are the range of an array."""
     follows: bool = False
     """Whether they follow each array: `limits="auto"`."""
+    units: Pair = PLAIN
+    """In which the numbers are drawn."""
+
+    def drawn_in(self, units: Pair) -> Choice:
+        """Return it with other units. Without any, limits that nobody gave become those that the renderer takes."""
+        limits = plain(self.limits) if units == PLAIN and not self.given else self.limits
+        return replace(self, limits=limits, units=units)
+
+    def to_drawn(self, limit: float) -> float:
+        """Return a number of the user's as it is drawn."""
+        offset, factor = self.units
+        # Whole numbers stay whole: a float has no nanoseconds of today's time.
+        return float((limit - (int(offset) if isinstance(limit, int) else offset)) / factor)
+
+    def to_true(self, drawn: float) -> float:
+        """Return a number that is drawn as the user's."""
+        return self.units[0] + self.units[1] * drawn if self.units != PLAIN else drawn
 
 
 def number(name: str, value: Any) -> float:
@@ -142,15 +159,3 @@ def is_wide(dtype: str) -> bool:
 def is_whole(dtype: str) -> bool:
     """Return whether a type has whole numbers only."""
     return dtype.startswith(("int", "uint"))
-
-
-def to_drawn(limit: float, units: Pair) -> float:
-    """Return a number of the user's as it is drawn."""
-    offset, factor = units
-    # Whole numbers stay whole: a float has no nanoseconds of today's time.
-    return float((limit - (int(offset) if isinstance(limit, int) else offset)) / factor)
-
-
-def to_true(drawn: float, units: Pair) -> float:
-    """Return a number that is drawn as the user's."""
-    return units[0] + units[1] * drawn if units != PLAIN else drawn

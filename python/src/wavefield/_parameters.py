@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ._limits import PLAIN, Choice, Pair, items, number, to_drawn, to_true
+from ._limits import Choice, Pair, items, number
 from .errors import brief
 
 
@@ -25,8 +25,6 @@ class Parameters(Mapping[str, Any]):
         self._ask = ask
         self._choice = Choice()
         """The limits in effect, and who chose them."""
-        self._units = PLAIN
-        """The units of the numbers that are drawn."""
         # The limits as the renderer was asked to draw them. It keeps 32-bit floats.
         self._drawn: Pair | None = None
         self._values: dict[str, Any] = {}
@@ -60,26 +58,26 @@ class Parameters(Mapping[str, Any]):
         choice = self._choice
         if "limits" in wanted:
             choice = replace(choice, limits=tuple(wanted["limits"]), given=True, follows=False)
-        self._send(wanted, choice, self._units)
+        self._send(wanted, choice)
 
-    def _apply(self, choice: Choice, units: Pair) -> None:
+    def _apply(self, choice: Choice) -> None:
         """Set these limits, unless they are in effect."""
-        if "limits" in self and (choice.limits, units) != (self._choice.limits, self._units):
-            self._send({"limits": choice.limits}, choice, units)
+        if "limits" in self and (choice.limits, choice.units) != (self._choice.limits, self._choice.units):
+            self._send({"limits": choice.limits}, choice)
         self._choice = choice
 
-    def _send(self, values: dict[str, Any], choice: Choice, units: Pair) -> None:
-        before = self._choice, self._units, self._drawn
+    def _send(self, values: dict[str, Any], choice: Choice) -> None:
+        before = self._choice, self._drawn
         if "limits" in values:
             low, high = choice.limits
-            self._drawn = (to_drawn(low, units), to_drawn(high, units))
-            changed = {} if units == self._units else {"units": list(units)}
+            self._drawn = choice.to_drawn(low), choice.to_drawn(high)
+            changed = {} if choice.units == self._choice.units else {"units": list(choice.units)}
             values = {**values, "limits": list(self._drawn), **changed}
-        self._choice, self._units = choice, units
+        self._choice = choice
         try:
             self._ask(values)
         except BaseException:
-            self._choice, self._units, self._drawn = before
+            self._choice, self._drawn = before
             raise
 
     def _set(self, values: dict[str, Any]) -> None:
@@ -89,7 +87,7 @@ class Parameters(Mapping[str, Any]):
         if (drawn := values.get("limits")) is not None:
             last = self._drawn
             if last is None or not all(map(partial(math.isclose, rel_tol=1e-6), drawn, last)):
-                low, high = (to_true(limit, self._units) for limit in drawn)
+                low, high = map(self._choice.to_true, drawn)
                 # After the first, only the user changes them.
                 self._choice = replace(self._choice, limits=(low, high), given=last is not None, follows=False)
                 self._drawn = drawn

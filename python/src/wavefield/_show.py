@@ -104,7 +104,6 @@ class _Prepared:
     layout: Layout
     converted: str
     choice: _limits.Choice
-    units: _limits.Pair
     fit: _fit.Fit
 
 
@@ -117,7 +116,7 @@ class _Shower:
         self.ended = False
         self.on_gpu = array_gpu is not None
         self.title: str | None = None
-        self.memory: str = "auto"
+        self.memory = "auto"
         self.field: Field | None = None
         """The connection, if there is one now."""
         self.last: Field | None = None
@@ -148,7 +147,7 @@ class _Shower:
             self.field.close()
         self.renderer.close()
 
-    def connect(self, layout: Layout, memory: str, title: str | None) -> Field:
+    def connect(self, layout: Layout, memory: Memory | Literal["auto"], title: str | None) -> Field:
         """Return the connection for arrays of this layout."""
         if memory not in ("auto", "cuda", "host"):
             raise ValueError(f'memory must be "auto", "cuda" or "host", not {memory!r}')
@@ -185,7 +184,7 @@ class _Shower:
             )
 
     def show(
-        self, prepared: _Prepared, settings: dict[str, Any], camera: Any, title: str | None, memory: str, wait: bool
+        self, prepared: _Prepared, settings: dict[str, Any], camera: Any, title: str | None, memory: Any, wait: bool
     ) -> Showing:
         """Show an array, with what its call of `show` says."""
         before = None
@@ -197,7 +196,7 @@ class _Shower:
             changes = {name: value for name, value in settings.items() if value not in (None, parameters.get(name))}
             if changes:
                 parameters.update(**changes)
-            field._draw_in(prepared.choice, prepared.units, prepared.fit, camera)
+            field._draw_in(prepared.choice, prepared.fit, camera)
             _draw(self, field, field._read(prepared.source), prepared.converted, wait)
         except RendererGone as gone:
             over = self.last is not None and self.last._is_over(gone)
@@ -210,7 +209,8 @@ class _Shower:
                 raise
         except BaseException as error:
             if before is not None:
-                parameters._choice = replace(before, limits=parameters._choice.limits)
+                now = parameters._choice
+                parameters._choice = replace(before, limits=now.limits, units=now.units)
             # If an array is refused, a window that has shown others stays for the next one.
             if self.field is None and (self.last is None or isinstance(error, NoRenderer)):
                 self.close()
@@ -219,26 +219,20 @@ class _Shower:
         self.showing = Showing(self, self.last)
         return self.showing
 
-    def _connect(self, layout: Layout, memory: str, title: str | None) -> Field:
-        wanted: Memory
+    def _connect(self, layout: Layout, memory: Memory | Literal["auto"], title: str | None) -> Field:
         if memory == "auto":
+            memory = "host"
             try:
                 _cuda.driver()
                 return self.renderer.connect("cuda", None, None, title, layout)
-            except CudaError as error:
-                why: Exception = error
-            except Refused as refused:
-                if refused.code != "memory":
+            except (CudaError, Refused) as error:
+                if isinstance(error, Refused) and error.code != "memory":
                     raise
-                why = refused
-            first, *_ = str(why).split(". ")
+                first, *_ = str(error).split(". ")
             # A notebook shows warnings in red, and an array in the CPU's memory loses nothing.
             level = logging.INFO if _in_a_notebook() and not self.on_gpu else logging.WARNING
             say_once(f'frames go through the CPU\'s memory, as with memory="host": {first}', level=level)
-            wanted = "host"
-        else:
-            wanted = memory  # type: ignore[assignment]
-        return self.renderer.connect(wanted, None, None, title, layout)
+        return self.renderer.connect(memory, None, None, title, layout)
 
 
 _shower: _Shower | None = None
@@ -367,13 +361,11 @@ def _prepare(
     before = _limits.Choice() if last is None else last.parameters._choice
     choice = _libraries.limits_of(before, source.array, layout, given, wish)
     fit = _libraries.fit_of(_fit.Fit() if last is None else last._fit, source.array, layout, native, camera)
-    units = _libraries.units_of(choice, fit, layout, native, given)
+    choice = choice.drawn_in(_libraries.units_of(choice, fit, layout, native, given))
     if layout.colours and wish is None and not choice.given:
         _check_colours(source.array, given, choice)
-    if units == _limits.PLAIN and not choice.given:
-        choice = replace(choice, limits=_limits.plain(choice.limits))
-    if units != _limits.PLAIN or fit.moves:
-        source = Source(_libraries.scaled(source.array, layout, native, units, fit))
+    if choice.units != _limits.PLAIN or fit.moves:
+        source = Source(_libraries.scaled(source.array, layout, native, choice.units, fit))
         converted = f"it is {dtype} and was scaled to {target}"
     elif target != dtype and _limits.is_wide(native):
         source = Source(_libraries.cast(source.array, dtype, target))
@@ -385,7 +377,7 @@ def _prepare(
     if not rows_are_contiguous(layout, shape, strides):
         source = Source(_libraries.copied(source.array if source.on_device else source.held, "contiguous")).read(*where)
         converted = converted or "it was not contiguous and was copied; create it contiguous"
-    return _Prepared(source, layout, converted, choice, units, fit)
+    return _Prepared(source, layout, converted, choice, fit)
 
 
 def _check_colours(array: Any, dtype: str, choice: _limits.Choice) -> None:

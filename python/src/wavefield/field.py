@@ -309,7 +309,8 @@ class Field:
         self._check_whole()
         self._ring.refuse_capture(frame)
         # Later frames have the limits of the first: to look at each would wait for the GPU.
-        unknown = self.parameters._choice.sort is None or self.parameters._units != _limits.PLAIN or self._fit.moves
+        last = self.parameters._choice
+        unknown = last.sort is None or last.units != _limits.PLAIN or self._fit.moves
         if unknown and not fitted:
             self._fit_to(frame)
         self._handing_over = frame.index
@@ -428,20 +429,17 @@ class Field:
         except ArrayMismatch as error:
             choice = replace(last, sort=last.sort or ())
             say_once(f'{error}; or set field.parameters["limits"], now {last.limits}')
-        near = _limits.plain(choice.limits)
-        if not choice.given and near != choice.limits:
-            choice = replace(choice, limits=near)
+        near = choice.drawn_in(_limits.PLAIN)
+        if near.limits != choice.limits:
             say_once("numbers of more than 4e37 have the colour of an end; wavefield.show(x) scales them")
         # Frames of a mesh are what `Array` says they are.
         if layout.kind != "mesh" or not isinstance(array, Frame) or fit.moves:
             fit = _libraries.fit_of(fit, array, layout, layout.dtype, None)
-        self._draw_in(choice, _limits.PLAIN, fit)
+        self._draw_in(near, fit)
 
-    def _draw_in(
-        self, choice: _limits.Choice, units: _limits.Pair, fit: _fit.Fit, wish: Camera | str | None = None
-    ) -> None:
+    def _draw_in(self, choice: _limits.Choice, fit: _fit.Fit, wish: Camera | str | None = None) -> None:
         """Draw with these limits and this fit, and move the camera to `wish`, or to a new fit."""
-        self.parameters._apply(choice, units)
+        self.parameters._apply(choice)
         camera = fit.to_drawn(wish) if isinstance(wish, _status.Camera) else None
         if camera is None and fit.fresh:
             camera = _fit.CAMERAS.get(self.kind, _fit.CAMERA)
