@@ -70,8 +70,8 @@ class Fit:
         if (self.center, self.radius) == (Fit.middle, Fit.radius):
             return camera
         x, y, z = ((there - c) / self.radius for there, c in zip(camera.target, self.center, strict=True))
-        distance, most = camera.distance / self.radius, 1 + 1e-6
-        reached = distance * most >= _NEAREST and distance <= _MOST_DISTANT * most
+        distance = min(max(camera.distance / self.radius, _NEAREST), _MOST_DISTANT)
+        reached = math.isclose(distance, camera.distance / self.radius, rel_tol=1e-6)
         if not (reached and math.hypot(x, y, z) <= _TARGET_FARTHEST + 1e-3):
             near, far, away = (f"{self.radius * limit:.4g}" for limit in (_NEAREST, _MOST_DISTANT, _TARGET_FARTHEST))
             raise Refused(
@@ -79,7 +79,7 @@ class Fit:
                 f"{camera}: the distance must be from {near} to {far}, and the target at most {away} from the middle "
                 f'of the points, {self.center}; wavefield.show(x, camera="fit") fits the view to another array',
             )
-        return replace(camera, distance=min(max(distance, _NEAREST), _MOST_DISTANT), target=(x, y, z))
+        return replace(camera, distance=distance, target=(x, y, z))
 
     def to_true(self, camera: Camera) -> Camera:
         """Return a camera of the renderer's in the user's units."""
