@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import _cuda, _fit, _libraries, _limits, _open, _say
 from ._array import rows_are_contiguous
 from ._launch import BROWSER, NO_WINDOW, Renderer, gpu_arguments
-from ._layout import Layout, dtype_name, dtypes_of, kind_of, native_name, other_reading
+from ._layout import Layout, dtypes_of, kind_of, native_name, other_reading
 from ._rings import CudaRing
 from ._say import is_new, say, say_once
 from ._source import Source
@@ -354,7 +354,7 @@ def _prepare(
         if not _limits.is_wide(native):
             source = Source(_libraries.cast(source.array, dtype, target))
     # The type that colours had before a mask was filled.
-    given = native if source.mask_of is None else native_name(dtype_name(source.mask_of))
+    given = source.before_mask or native
     if last is not None and not (last._closed or last._connection.refused):
         with contextlib.suppress(RendererGone):  # which what follows says, too
             last._connection.pump()  # the user may have changed the limits in the window
@@ -369,7 +369,7 @@ def _prepare(
         converted = f"it is {dtype} and was scaled to {target}"
     elif target != dtype and _limits.is_wide(native):
         source = Source(_libraries.cast(source.array, dtype, target))
-    if source.mask_of is not None and given != dtype:
+    if source.before_mask and given != dtype:
         converted = f"it has a mask, and was converted from {given}"
     source.read(*where)
     # A layout leaves out a last dimension of 1.
