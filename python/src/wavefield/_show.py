@@ -92,6 +92,10 @@ class Showing(Field):
     def _repr_png_(self) -> bytes | None:
         return None if self._over else super()._repr_png_()
 
+    def close(self) -> None:
+        """Close the window, or end the renderer without one."""
+        self._shower.close()
+
     def __del__(self) -> None:
         """Leave the field open: it is that of `show`."""
 
@@ -143,9 +147,7 @@ class _Shower:
         if self.ended or self.owner != os.getpid():
             return
         self.ended = True
-        if self.field is not None:
-            self.field.close()
-        self.renderer.close()
+        (self.field or self.renderer).close()  # the field ends its renderer
 
     def connect(self, layout: Layout, memory: Memory | Literal["auto"], title: str | None) -> Field:
         """Return the connection for arrays of this layout."""
