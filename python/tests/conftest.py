@@ -76,8 +76,7 @@ def started(renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch) -> Iterator
     monkeypatch.setattr(Started, "fake", renderer)
     monkeypatch.setattr(Started, "all", [])
     monkeypatch.setattr(_show, "Renderer", Started)
-    monkeypatch.setattr(_show, "_said", set())
-    monkeypatch.setattr("wavefield.field._said", set())
+    monkeypatch.setattr("wavefield._say.said", set())
     # Without pytest's handlers, so that messages go to standard error, as in a program without logging.
     monkeypatch.setattr("wavefield._say._log", logging.Logger("wavefield"))
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):

@@ -26,7 +26,7 @@ SHAPE = (3, 5, 4)
 @pytest.fixture
 def launched(started: list[Started], monkeypatch: pytest.MonkeyPatch) -> list[Started]:
     monkeypatch.setattr(_launch, "Renderer", Started)
-    monkeypatch.setattr("wavefield.field._said", set())
+    monkeypatch.setattr("wavefield._say.said", set())
     return started
 
 
@@ -146,7 +146,7 @@ def test_the_first_array_chooses_the_gpu(launched: list[Started], driver: FakeDr
 
 @pytest.fixture(autouse=True)
 def warnings_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wavefield.field._said", set())
+    monkeypatch.setattr("wavefield._say.said", set())
 
 
 PEER = r"copied from GPU 0 to GPU 1 \(cuMemcpyPeerAsync\), the renderer's; launch\(like=x\) or device=0"

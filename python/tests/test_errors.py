@@ -528,6 +528,7 @@ def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.write_text(LAUNCHED)
     program.chmod(0o755)
     monkeypatch.setenv("WAVEFIELD_BIN", str(program))
+    monkeypatch.setattr("wavefield._say.said", set())
     return program
 
 

@@ -105,7 +105,7 @@ def _next(field: wavefield.Field, renderer: FakeRenderer) -> Path:
 def test_what_cannot_be_shared_says_why(
     field: wavefield.Field, driver: FakeDriver, renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wavefield.field._said", set())
+    monkeypatch.setattr("wavefield._say.said", set())
     ordinary = np.full((3, 5, 4), 4, np.float32)
     tensor = Tensor(ordinary.ctypes.data)
     for library, cure in [

@@ -15,7 +15,7 @@ from fake_renderer import FakeRenderer
 from started import Started
 from test_arrays import GPU, Dlpack
 from test_end_to_end import SMALL, WHY_NOT
-from wavefield import _fit, _libraries, _limits, _show
+from wavefield import _fit, _libraries, _limits, _say, _show
 from wavefield._layout import Kind, Layout
 
 pytestmark = pytest.mark.usefixtures("started")
@@ -279,7 +279,7 @@ def test_colours_above_1_are_said(channels: int) -> None:
         wavefield.show(colours, memory="host")
     for fine in (colours / 255, colours > 7, colours.astype(np.uint8)):
         wavefield.show(fine, memory="host")  # a warning would be an error
-    _show._said.clear()
+    _say.said.clear()
     wavefield.show(colours, memory="host", limits=(0, 255))
 
 
@@ -300,7 +300,7 @@ def test_a_shape_with_two_readings_is_said(capsys: pytest.CaptureFixture[str], a
         wavefield.show(array, memory="host")
     said = capsys.readouterr().err
     assert said.count(words or "is drawn as") == bool(words), said
-    _show._said.clear()
+    _say.said.clear()
     wavefield.show(array, memory="host", kind="image")
     assert "is drawn as" not in capsys.readouterr().err
 
@@ -334,7 +334,7 @@ def test_limits_follow_the_rule(renderer: FakeRenderer, capsys: pytest.CaptureFi
     assert limits(IMAGE, limits=(-1, 2)) == (-1, 2)
     assert limits(100 * IMAGE) == limits(np.full_like(IMAGE, np.nan)) == (-1, 2)
     # Each of these is new.
-    _show._said.clear()
+    _say.said.clear()
     assert limits(IMAGE[:3]) == (0, IMAGE[:3].max())
     said = capsys.readouterr().err
     assert said.count(RESET) == 1 and "because it has another kind, shape or type" in said
@@ -532,7 +532,7 @@ def test_the_picture_shows_the_detail(monkeypatch: pytest.MonkeyPatch, name: str
     field = wavefield.launch(memory="host", kind="image", shape=(3, 3), arguments=SMALL)
     with field:
         prepared = _show._prepare(array, "image")
-        field.parameters._apply(prepared.choice, prepared.units)
+        field.parameters._apply(prepared.choice)
         field.show(prepared.source)
         picture = field.snapshot()
         place = fractions(np.ma.getdata(array))

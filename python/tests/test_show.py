@@ -17,7 +17,7 @@ from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session
 from started import Started
 from test_arrays import GPU, Dlpack
-from wavefield import _limits, _show
+from wavefield import _say, _show
 from wavefield.errors import CudaMissing
 
 TESTS = Path(__file__).parent
@@ -50,7 +50,7 @@ def test_only_a_program_that_saves_nothing_is_told_to_save(
     assert SAVE not in capsys.readouterr().err, "it may save later"
     _show._before_the_end()
     assert capsys.readouterr().err.count(SAVE) == 1
-    _show._said.discard(next(words for words in _show._said if SAVE in words))
+    _say.said.discard(next(words for words in _say.said if SAVE in words))
     wavefield.show(IMAGE, memory="host").save(tmp_path / "picture.png")
     wavefield.show(IMAGE[:3], memory="host")
     _show._before_the_end()
@@ -83,7 +83,9 @@ def test_limits_are_the_first_array_s_and_stay(started: list[Started], renderer:
     assert renderer.parameters["colormap"] == "magma"
     other = wavefield.show(np.full((3, 6), 4.0, np.float32), memory="host")
     assert other is not field
-    assert field.closed
+    assert field.open, "its renderer goes on"
+    with pytest.raises(wavefield.FieldClosed):
+        field.status()
     assert renderer.parameters["limits"] == [3.5, 4.5], "a constant is in the middle"
     assert len(started) == 1, "the renderer stays"
     assert started[0].ended == 0
@@ -313,7 +315,7 @@ def test_limits_after_a_failed_first_show(
         wavefield.show(IMAGE, memory="host", colormap="no such map")  # type: ignore[arg-type]
     del renderer.answers["set"]
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr(wavefield.Field, "show", lambda *_: 1 / 0)
+        patch.setattr(wavefield.Field, "show", lambda *_, **__: 1 / 0)
         wavefield.show(IMAGE + 1, memory="host")
     image = np.array([[2.0, 3.0]] * 2 + [[4.0, 5.0]] * 2, np.float32).repeat(3, axis=1)
     wavefield.show(image, memory="host")
@@ -395,7 +397,7 @@ class OnTheGpu:
     def astype(self, dtype: Any) -> Any:
         return OnTheGpu(self.array.astype(dtype))
 
-    def copy(self, order: str) -> Any:
+    def copy(self, order: str = "C") -> Any:
         return OnTheGpu(self.array.copy(order))  # type: ignore[arg-type]
 
     def get(self) -> np.ndarray:
@@ -523,7 +525,7 @@ def test_default_limits_are_limits_that_the_renderer_takes(values: list[float], 
     for kind in ("surface", "points"):  # those of y are drawn as they are
         array = np.tile(np.array([values], dtype).T, (2, 3))
         prepared = _show._prepare(array, kind)
-        low, high = (np.float32(_limits.to_drawn(limit, prepared.units)) for limit in prepared.choice.limits)
+        low, high = (np.float32(prepared.choice.to_drawn(limit)) for limit in prepared.choice.limits)
         # The same check as `checked_limits` in tool/serve/src/settings.rs.
         assert np.isfinite(low) and np.isfinite(high) and np.finfo(np.float32).tiny <= high - low < 2**126
 

@@ -195,6 +195,29 @@ def test_a_loop_ends_when_the_window_is_closed_within_it(
     assert len(started) == 2
 
 
+def test_a_loop_goes_on_with_arrays_of_other_shapes(started: list[Started], renderer: FakeRenderer) -> None:
+    first = wavefield.show(IMAGE, memory="host", window=True)
+    rounds = 0
+    while first.open:
+        rounds += 1
+        assert rounds <= 5
+        wavefield.show(IMAGE[: rounds % 3 + 1], memory="host", window=True)
+        if rounds == 5:
+            close_window(renderer)
+            until(lambda: first.closed)
+    assert (rounds, len(started)) == (5, 1)
+
+
+def test_an_earlier_result_closes_the_window(started: list[Started], renderer: FakeRenderer) -> None:
+    first = wavefield.show(IMAGE, memory="host", window=True)
+    last = wavefield.show(IMAGE[:2], memory="host", window=True)
+    assert first.open and last.open
+    first.close()
+    assert first.closed and last.closed and started[0].ended == 1
+    assert wavefield.show(IMAGE, memory="host", window=True).open
+    assert len(started) == 2
+
+
 def test_a_renderer_that_crashes_ends_the_loop_with_words(
     started: list[Started], renderer: FakeRenderer, capsys: pytest.CaptureFixture[str]
 ) -> None:

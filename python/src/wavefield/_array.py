@@ -164,12 +164,6 @@ class Array:
     def _numpy(self, memory: HostMemory) -> NDArray[Any]:
         return memory.array(self._layout, self._offset)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        """Write in host memory."""
-        if isinstance(self._memory, DeviceMemory):
-            raise TypeError("this memory is on the GPU: write it with as_cupy(), as_torch() or as_numba()")
-        self.__array__()[key] = value
-
     def as_numpy(self) -> NDArray[Any]:
         """Return NumPy's array of it, without a copy. Raises `TypeError` in CUDA memory."""
         return self.__array__()

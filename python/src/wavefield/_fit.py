@@ -1,4 +1,4 @@
-"""The fit: the sphere around points or a mesh that the camera sees. Pure functions.
+"""The fit: the sphere around points or a mesh that the camera sees.
 
 A place of the user's is offset + factor · the place that is drawn. The renderer's cameras see the sphere as the unit
 sphere around the origin.
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from . import _limits
+from ._say import say_once
 from ._status import _MOST_DISTANT, _NEAREST, _TARGET_FARTHEST, Camera
 from .errors import Refused
 
@@ -42,8 +43,6 @@ class Fit:
     """Whether the program chose the camera."""
     fresh: bool = False
     """Whether the camera must move to it."""
-    words: str = ""
-    """What the user should know about a change."""
 
     @property
     def center(self) -> Triple:
@@ -71,8 +70,8 @@ class Fit:
         if (self.center, self.radius) == (Fit.middle, Fit.radius):
             return camera
         x, y, z = ((there - c) / self.radius for there, c in zip(camera.target, self.center, strict=True))
-        distance, most = camera.distance / self.radius, 1 + 1e-6
-        reached = distance * most >= _NEAREST and distance <= _MOST_DISTANT * most
+        distance = min(max(camera.distance / self.radius, _NEAREST), _MOST_DISTANT)
+        reached = math.isclose(distance, camera.distance / self.radius, rel_tol=1e-6)
         if not (reached and math.hypot(x, y, z) <= _TARGET_FARTHEST + 1e-3):
             near, far, away = (f"{self.radius * limit:.4g}" for limit in (_NEAREST, _MOST_DISTANT, _TARGET_FARTHEST))
             raise Refused(
@@ -80,7 +79,7 @@ class Fit:
                 f"{camera}: the distance must be from {near} to {far}, and the target at most {away} from the middle "
                 f'of the points, {self.center}; wavefield.show(x, camera="fit") fits the view to another array',
             )
-        return replace(camera, distance=min(max(distance, _NEAREST), _MOST_DISTANT), target=(x, y, z))
+        return replace(camera, distance=distance, target=(x, y, z))
 
     def to_true(self, camera: Camera) -> Camera:
         """Return a camera of the renderer's in the user's units."""
@@ -88,28 +87,31 @@ class Fit:
         return replace(camera, distance=self.radius * camera.distance, target=(x, y, z))
 
 
-def choose(last: Fit, sort: tuple[Any, ...], wish: Camera | str | None, box: Callable[[bool], Box | None]) -> Fit:
+def choose(
+    last: Fit, sort: tuple[Any, ...], wish: Camera | str | None, quick: bool, box: Callable[[], Box | None]
+) -> Fit:
     """Return the fit for an array. `wish`: a camera, "fit", or None.
 
-    `box` returns two corners around its finite points; None if there are none, or if it takes too long. Its argument
-    says whether it is needed.
+    `box` returns two corners around its finite points, or None if there are none; if not `quick`, it takes long.
     """
     first, new, given = last.sort is None, last.sort != sort, isinstance(wish, Camera)
-    kept = replace(last, sort=sort, given=given or (last.given and wish is None), fresh=False, words="")
-    if wish is None and last.given and (first or not new):
+    kept = replace(last, sort=sort, given=given or (last.given and wish is None))
+    needed = new or wish == "fit"
+    if (wish is None and last.given and (first or not new)) or not (needed or quick):
         return kept
-    found = box(new or wish == "fit")
+    found = box()
     if found is None:
         return Fit(sort, given=given) if new else kept
-    if not (new or wish == "fit" or _left(last, found)):
+    if not (needed or _left(last, found)):
         return kept
-    fit, words = _around(found, sort), ""
+    fit = _around(found, sort)
     if fit == replace(kept, given=False) and not first and wish != "fit":
         return kept
     if wish is None and not first:
         why = "has another kind, shape or type than the one before" if new else "left the view, or is 10 times smaller"
         words = f"the view now fits this array, because it {why}; a call with camera=wavefield.Camera(…) chooses it"
-    return replace(fit, given=given, fresh=True, words=words)
+        say_once(words, "fit")
+    return replace(fit, given=given, fresh=True)
 
 
 def _halves(box: Box) -> list[float]:
@@ -134,11 +136,8 @@ def _around(box: Box, sort: tuple[Any, ...]) -> Fit:
     radius, offset, most = _radius(box), Fit.offset, max(map(abs, (*box[0], *box[1])))
     middle = [a / 2 + b / 2 for a, b in zip(*box, strict=True)]
     if _limits.is_wide(sort[-1]) and max(map(abs, middle)) > radius:
-        # Unsigned numbers have no negative differences.
-        if _limits.is_whole(sort[-1]):
-            offset, middle = box[0], _halves(box)
-        else:
-            offset, middle = (middle[0], middle[1], middle[2]), [0.0, 0.0, 0.0]
+        # From the lowest corner, because unsigned numbers have no negative differences.
+        offset, middle = box[0], _halves(box)
         most = 2 * REACH * radius
     small = radius > _limits.SMALLEST and most < _limits.LARGEST / 8
     factor = 1.0 if small else 2.0 ** (math.frexp(max(most, radius))[1] - 1)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from . import _cuda, _source
 from ._connect import layout_of, program
 from ._connection import close_all
-from ._say import say
+from ._say import say_once
 from .errors import Busy, CudaError, NoRenderer, RendererGone
 from .field import Field
 
@@ -65,8 +65,7 @@ def _installed() -> str | None:
             if name == "wavefield" and os.path.isfile(path) and os.access(path, os.X_OK):
                 return path
     # pip's --target moves the program, but not its entry in the list.
-    beside = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bin", "wavefield")
-    return beside if os.path.isfile(beside) and os.access(beside, os.X_OK) else None
+    return shutil.which("wavefield", path=str(Path(__file__).absolute().parents[1] / "bin"))
 
 
 def _leads_here(path: str) -> bool:
@@ -79,41 +78,29 @@ def _leads_here(path: str) -> bool:
     return path.endswith(here.name) and Path(path).resolve() == here
 
 
-def _folder() -> Path:
-    """Make a folder for the socket, whose path has at most 107 bytes."""
-    for parent in (None, "/tmp"):
-        # Not a TemporaryDirectory: a forked child would remove it at its end.
-        folder = tempfile.mkdtemp(prefix="wavefield-", dir=parent)
-        if len(os.fsencode(folder)) + len("/wavefield.sock") <= 107:
-            break
-        os.rmdir(folder)
-    return Path(folder)
-
-
-def _pipe() -> tuple[int, int]:
-    """Return a pipe beyond the standard streams, which a daemon closes: the renderer has its own there."""
-    ends = os.pipe()
-    try:
-        reader, writer = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3) for end in ends)
-    finally:
-        close_all(ends)
-    return reader, writer
-
-
 class Renderer:
     """A renderer in a process of its own, which ends with this process."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
+        self.arguments = arguments
         program = self._program = find_renderer()
         self._owner = os.getpid()
         # The log has no name: if this program is killed, the renderer removes its folder only if nothing else is in it.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
-        self._folder = _folder()
+        # Not a TemporaryDirectory: a forked child would remove it at its end. A socket's path has at most 107 bytes.
+        parent = tempfile.gettempdir()
+        parent = parent if len(os.fsencode(parent)) <= 70 else "/tmp"
+        self._folder = Path(tempfile.mkdtemp(prefix="wavefield-", dir=parent))
         self.socket = self._folder / "wavefield.sock"
         # The renderer has the other end of this pipe. It ends when this end closes, however this process ends.
         self._writer = -1
         try:
-            reader, self._writer = _pipe()
+            ends = os.pipe()
+            try:
+                # Beyond the standard streams, which a daemon closes: the renderer has its own there.
+                reader, self._writer = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3) for end in ends)
+            finally:
+                close_all(ends)
             _launched.add(self)
             try:
                 self.process = subprocess.Popen(
@@ -159,13 +146,17 @@ class Renderer:
         while True:
             self.still_starting(since)
             try:
-                return Field(
+                field = Field(
                     self.socket, memory, ring, stream, client or program(), START_SECONDS, layout, on_close=self.close
                 )
+                break
             except (NoRenderer, RendererGone, Busy):
                 # NoRenderer: it does not listen yet. RendererGone: it has ended, and `still_starting` raises. Busy: it
                 # still closes this program's last connection, because nobody else knows its socket.
                 time.sleep(0.01)
+        if not field.window and "--headless" not in self.arguments:
+            say_once(NO_WINDOW)
+        return field
 
     def close(self) -> None:
         """End the process; kill it after `END_SECONDS`. A forked child leaves it to its parent."""
@@ -261,6 +252,4 @@ def launch(
         undo.callback(renderer.close)
         field = renderer.connect(memory, ring, stream, client, layout)
         undo.pop_all()
-    if not (headless or field.window):
-        say(NO_WINDOW)
     return field

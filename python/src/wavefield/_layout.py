@@ -69,6 +69,10 @@ class Layout:
             raise ArrayMismatch(f"{_ARTICLES[kind]} must be {_one_of(types)}, not {dtype}{_cast(dtype)}")
         return cls(known, shape, dtype)
 
+    def sort(self, dtype: str) -> tuple[str, tuple[int, ...], str]:
+        """Return what limits and cameras hold for: kind, shape and type. Another number of points is no new shape."""
+        return self.kind, self.shape[1:] if self.kind == "points" else self.shape, dtype
+
     @property
     def colours(self) -> bool:
         """Return whether each element is a colour, RGB or RGBA."""

@@ -104,7 +104,7 @@ def _scaled(array: Any, dtype: str, units: _limits.Pair) -> Any:
 
     offset, factor = units
     with refusing(array, "cannot be scaled"), np.errstate(all="ignore"):
-        array = _computable(array, dtype)
+        array = _in_long(array, dtype)
         if offset and _limits.is_whole(dtype):
             info = np.iinfo(dtype)
             offset = max(info.min, min(int(offset), info.max))
@@ -115,28 +115,36 @@ def _scaled(array: Any, dtype: str, units: _limits.Pair) -> Any:
     return array if now == "float32" else cast(array, now, "float32")
 
 
-def _computable(array: Any, dtype: str) -> Any:
+def _in_long(array: Any, dtype: str) -> Any:
     """Return the array with a type that its library computes with: PyTorch's `uint32` and `uint64` have no `min`."""
     return array.long() if dtype in ("uint32", "uint64") and hasattr(array, "long") else array
 
 
-def packed(array: Any) -> Any:
-    """Return the array without gaps, copied by its own library on its device."""
+def _is_quick(array: Any) -> bool:
+    return hasattr(array, "min") or hasattr(array, "_library_array")
+
+
+def _computable(array: Any, dtype: str) -> Any:
+    """Return the array, or what a library makes of it, with `min`. Numba's are read on the CPU, which takes long."""
+    if hasattr(array, "_library_array"):
+        array = array._library_array()
+    if hasattr(array, "min"):
+        return _in_long(array, dtype)
+    if hasattr(array, "_library_array") or not (hasattr(array, "copy_to_host") or hasattr(array, "__array__")):
+        raise ArrayMismatch(
+            "the span of this array in CUDA memory is unknown: give limits=(low, high), or show what a library makes "
+            "of it, such as torch.from_dlpack(x)"
+        )
+    return on_the_host(array)
+
+
+def copied(array: Any, in_torch: str = "clone") -> Any:
+    """Return a copy without gaps by the array's own library, on its device. PyTorch's "clone" may keep gaps."""
     with refusing(array, "cannot be copied without gaps"):
-        if hasattr(array, "contiguous"):  # PyTorch
-            return array.contiguous()
-        if hasattr(array, "copy"):  # NumPy, CuPy
-            return array.copy(order="C")
-    raise ArrayMismatch(f"{type(array).__module__} cannot copy the array without gaps: create it contiguous")
-
-
-def copied(array: Any) -> Any:
-    """Return a copy by the array's own library, on its device; the array itself if that cannot copy."""
-    with refusing(array, "cannot be copied"):
-        for name in ("clone", "copy"):  # PyTorch; NumPy, CuPy, JAX
+        for name in (in_torch, "copy"):  # PyTorch; NumPy, CuPy, JAX
             if hasattr(array, name):
                 return getattr(array, name)()
-    return array
+    raise ArrayMismatch(f"{type(array).__module__} cannot copy the array without gaps: create it contiguous")
 
 
 def on_the_host(array: Any) -> NDArray[Any]:
@@ -194,36 +202,16 @@ def limits_of(last: _limits.Choice, array: Any, layout: Layout, dtype: str, wish
 
     follows = wish is not None or last.follows
 
-    def span(needed: bool) -> _limits.Pair | None:
+    def span() -> _limits.Pair | None:
         if layout.colours:
             return 0, int(np.iinfo(dtype).max) if _limits.is_whole(dtype) else 1
         if layout.kind == "mesh" and not follows:
             return 0.0, 1.0
-        values = _readable(array, needed)
-        if values is None:
-            return None
+        values = _computable(array, dtype)
         column = {"mesh": 3, "points": 3 if layout.shape[-1] == 4 else 1}.get(layout.kind)
-        return extent(_computable(values if column is None else values[..., column], dtype))
+        return extent(values if column is None else values[..., column])
 
-    # Another number of points is no new shape.
-    shape = layout.shape[1:] if layout.kind == "points" else layout.shape
-    return _limits.choose(last, (layout.kind, shape, dtype), wish, span)
-
-
-def _readable(array: Any, needed: bool) -> Any:
-    """Return the array, or what a library makes of it, to compute with; None if not `needed`, and it takes long."""
-    values = array._library_array() if hasattr(array, "_library_array") else array
-    if hasattr(values, "min"):
-        return values
-    if not needed:  # such as Numba's, which are read on the CPU
-        return None
-    known = hasattr(values, "copy_to_host") or hasattr(values, "__array__")
-    if hasattr(values, "_library_array") or not known:
-        raise ArrayMismatch(
-            "the span of this array in CUDA memory is unknown: give limits=(low, high), or show what a library makes "
-            "of it, such as torch.from_dlpack(x)"
-        )
-    return on_the_host(values)
+    return _limits.choose(last, layout.sort(dtype), wish, _is_quick(array), span)
 
 
 def fit_of(last: _fit.Fit, array: Any, layout: Layout, dtype: str, wish: Any) -> _fit.Fit:
@@ -231,14 +219,12 @@ def fit_of(last: _fit.Fit, array: Any, layout: Layout, dtype: str, wish: Any) ->
     if layout.kind not in ("points", "mesh"):
         return _fit.Fit(fresh=wish == "fit")
 
-    def box(needed: bool) -> _fit.Box | None:
+    def box() -> _fit.Box | None:
         with contextlib.suppress(ArrayMismatch):
-            values = _readable(array, needed)
-            return None if values is None else _box(_computable(values, dtype))
+            return _box(_computable(array, dtype))
         return None
 
-    shape = layout.shape[1:] if layout.kind == "points" else layout.shape
-    return _fit.choose(last, (layout.kind, shape, dtype), wish, box)
+    return _fit.choose(last, layout.sort(dtype), wish, _is_quick(array), box)
 
 
 def _box(array: Any) -> _fit.Box | None:

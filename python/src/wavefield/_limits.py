@@ -1,6 +1,6 @@
 """The limits of the colours: who chose them, and the units of numbers that 32-bit floats cannot tell apart.
 
-A number of the user's is offset + factor · the number that is drawn. Pure functions.
+A number of the user's is offset + factor · the number that is drawn.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
+from ._say import say_once
 from .errors import brief
 
 Pair = tuple[float, float]
@@ -35,8 +36,23 @@ class Choice:
     """Whether a call, `field.parameters` or the window chose them. Otherwise they are the range of an array."""
     follows: bool = False
     """Whether they follow each array: `limits="auto"`."""
-    words: str = ""
-    """What the user should know about a change."""
+    units: Pair = PLAIN
+    """In which the numbers are drawn."""
+
+    def drawn_in(self, units: Pair) -> Choice:
+        """Return it with other units. Without any, limits that nobody gave become those that the renderer takes."""
+        limits = plain(self.limits) if units == PLAIN and not self.given else self.limits
+        return replace(self, limits=limits, units=units)
+
+    def to_drawn(self, limit: float) -> float:
+        """Return a number of the user's as it is drawn."""
+        offset, factor = self.units
+        # Whole numbers stay whole: a float has no nanoseconds of today's time.
+        return float((limit - (int(offset) if isinstance(limit, int) else offset)) / factor)
+
+    def to_true(self, drawn: float) -> float:
+        """Return a number that is drawn as the user's."""
+        return self.units[0] + self.units[1] * drawn if self.units != PLAIN else drawn
 
 
 def number(name: str, value: Any) -> float:
@@ -49,29 +65,34 @@ def number(name: str, value: Any) -> float:
     return known
 
 
+def items(name: str, value: Any, other: str = "") -> list[Any]:
+    """Return two numbers, not checked yet. `other`: what else would be right."""
+    ends = [] if isinstance(value, str) or not hasattr(value, "__iter__") else list(value)
+    if len(ends) != 2:
+        raise TypeError(f"{name} must be 2 numbers{other}, not {brief(value)}")
+    return ends
+
+
 def wish(value: Any) -> Any:
     """Return the `limits` of a call, checked: None, "auto", or two numbers of which each may be None."""
     if value is None or (isinstance(value, str) and value == "auto"):
         return value
-    ends = [] if isinstance(value, str) or not hasattr(value, "__iter__") else list(value)
-    if len(ends) != 2:
-        raise TypeError(f'limits must be 2 numbers, (low, high), or "auto", not {brief(value)}')
+    ends = items("limits", value, ', (low, high), or "auto"')
     low, high = (None if end is None else number("limits", end) for end in ends)
     if low is not None and low == high:
         raise ValueError(f"limits must be two different numbers, not {brief(value)}")
     return low, high
 
 
-def choose(last: Choice, sort: tuple[Any, ...], wish: Any, span: Callable[[bool], Pair | None]) -> Choice:
+def choose(last: Choice, sort: tuple[Any, ...], wish: Any, quick: bool, span: Callable[[], Pair | None]) -> Choice:
     """Return the limits for an array. `last.limits` are those in effect.
 
-    `span` returns the array's smallest and largest number; None if there is none, or if it takes too long. Its
-    argument says whether it is needed.
+    `span` returns the array's smallest and largest number, or None if there is none; if not `quick`, it takes long.
     """
     if isinstance(wish, tuple):
         low, high = wish
         if None in wish:
-            least, most = padded(span(True))
+            least, most = padded(span())
             low, high = least if low is None else low, most if high is None else high
             if low >= high:  # the array is beyond the limit that is given
                 low, high = (low, padded((low, low))[1]) if wish[1] is None else (padded((high, high))[0], high)
@@ -79,19 +100,19 @@ def choose(last: Choice, sort: tuple[Any, ...], wish: Any, span: Callable[[bool]
     follows, new = last.follows if wish is None else True, last.sort not in (None, sort)
     if follows or new or (last.sort is None and not last.given):
         why = "it has another kind, shape or type than" if new else ""
-        limits = padded(span(True))
+        limits = padded(span())
     else:
-        found = None if last.given else span(False)
+        found = None if last.given or not quick else span()
         if found is None or not _left(last.limits, found):
             return Choice(sort, last.limits, last.given)
         why, limits = "its range is 10 times away from that of", padded(found)
-    words = ""
     if why and not follows and limits != last.limits:
-        words = (
+        say_once(
             f"the colours' limits are now ({limits[0]:.9g}, {limits[1]:.9g}), those of this array, because {why} the "
-            f"one before ({last.limits[0]:.9g}, {last.limits[1]:.9g}); a call with limits=(low, high) chooses them"
+            f"one before ({last.limits[0]:.9g}, {last.limits[1]:.9g}); a call with limits=(low, high) chooses them",
+            "limits",
         )
-    return Choice(sort, limits, follows=follows, words=words)
+    return Choice(sort, limits, follows=follows)
 
 
 def _left(old: Pair, new: Pair) -> bool:
@@ -138,15 +159,3 @@ def is_wide(dtype: str) -> bool:
 def is_whole(dtype: str) -> bool:
     """Return whether a type has whole numbers only."""
     return dtype.startswith(("int", "uint"))
-
-
-def to_drawn(limit: float, units: Pair) -> float:
-    """Return a number of the user's as it is drawn."""
-    offset, factor = units
-    # Whole numbers stay whole: a float has no nanoseconds of today's time.
-    return float((limit - (int(offset) if isinstance(limit, int) else offset)) / factor)
-
-
-def to_true(drawn: float, units: Pair) -> float:
-    """Return a number that is drawn as the user's."""
-    return units[0] + units[1] * drawn if units != PLAIN else drawn

@@ -6,36 +6,22 @@ import atexit
 import contextlib
 import os
 import weakref
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-class OpenField(Protocol):
-    """What is needed of a field here."""
-
-    _closed: bool
-
-    @property
-    def memory(self) -> str:
-        """Where its memory lies."""
-
-    def close(self) -> None:
-        """Say goodbye to the renderer."""
-
-    def _forget(self) -> None:
-        """Leave the renderer without a word."""
+    from .field import Field
 
 
 before_closing: list[Callable[[], None]] = []
 """Called at the program's end, before the fields are closed."""
 
 # The newest is the last.
-_fields: list[weakref.ref[OpenField]] = []
+_fields: list[weakref.ref[Field]] = []
 
 
-def opened(field: OpenField) -> None:
+def opened(field: Field) -> None:
     """Remember a field."""
     _fields[:] = [*(ref for ref in _fields if ref() is not None), weakref.ref(field)]
     # The hook that is registered last is called first. Closing needs the renderer, which `launch` ends in a hook of its
@@ -44,7 +30,7 @@ def opened(field: OpenField) -> None:
     atexit.register(_close_all)
 
 
-def newest_in_cuda() -> OpenField | None:
+def newest_in_cuda() -> Field | None:
     """Return the newest open field in CUDA memory, from which `NumbaMemoryManager` allocates."""
     _fields[:] = [ref for ref in _fields if (field := ref()) is not None and not field._closed]
     for ref in reversed(_fields):

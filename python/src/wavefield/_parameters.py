@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from ._limits import PLAIN, Choice, Pair, number, to_drawn, to_true
+from ._limits import Choice, Pair, items, number
 from .errors import brief
 
 
@@ -22,10 +23,10 @@ class Parameters(Mapping[str, Any]):
 
     def __init__(self, values: dict[str, Any], ask: Callable[[dict[str, Any]], None]) -> None:
         self._ask = ask
-        # What is drawn now: its units, and the limits and units that were last asked for, with the drawn limits.
-        self._units = PLAIN
-        self._asked: tuple[Pair, Pair, Pair] = (PLAIN, PLAIN, PLAIN)
         self._choice = Choice()
+        """The limits in effect, and who chose them."""
+        # The limits as the renderer was asked to draw them. It keeps 32-bit floats.
+        self._drawn: Pair | None = None
         self._values: dict[str, Any] = {}
         self._set(values)
 
@@ -53,54 +54,45 @@ class Parameters(Mapping[str, Any]):
         unknown = [name for name in values if name not in self]
         if unknown:
             raise KeyError(f"unknown parameter {', '.join(unknown)}; the renderer has {', '.join(self)}")
-        self._send({name: _like(self[name], name, value) for name, value in values.items()}, self._units)
-        if "limits" in values:
-            self._chosen()
+        wanted = {name: _like(self[name], name, value) for name, value in values.items()}
+        choice = self._choice
+        if "limits" in wanted:
+            choice = replace(choice, limits=tuple(wanted["limits"]), given=True, follows=False)
+        self._send(wanted, choice)
 
-    def _apply(self, choice: Choice, units: Pair) -> None:
-        """Set these limits, unless they are in effect. For `show` itself: nobody chose them in the window."""
-        limits = self.get("limits")
-        if limits is not None and (choice.limits, units) != (limits, self._units):
-            self._send({"limits": choice.limits}, units)
+    def _apply(self, choice: Choice) -> None:
+        """Set these limits, unless they are in effect."""
+        if "limits" in self and (choice.limits, choice.units) != (self._choice.limits, self._choice.units):
+            self._send({"limits": choice.limits}, choice)
         self._choice = choice
 
-    def _send(self, values: dict[str, Any], units: Pair) -> None:
-        asked = self._asked
+    def _send(self, values: dict[str, Any], choice: Choice) -> None:
+        before = self._choice, self._drawn
         if "limits" in values:
-            low, high = values["limits"]
-            drawn = (to_drawn(low, units), to_drawn(high, units))
-            self._asked = ((low, high), units, drawn)
-            values = {**values, "limits": list(drawn)}
-            if units != self._units:
-                values["units"] = list(units)
+            low, high = choice.limits
+            self._drawn = choice.to_drawn(low), choice.to_drawn(high)
+            changed = {} if choice.units == self._choice.units else {"units": list(choice.units)}
+            values = {**values, "limits": list(self._drawn), **changed}
+        self._choice = choice
         try:
             self._ask(values)
         except BaseException:
-            self._asked = asked
+            self._choice, self._drawn = before
             raise
 
-    def _chosen(self) -> None:
-        self._choice = replace(self._choice, given=True, follows=False)
-
     def _set(self, values: dict[str, Any]) -> None:
-        values = _shown(values)
-        self._units = values.pop("units", PLAIN)
-        values.pop("fit", None)  # the camera is in the user's units instead
-        if "limits" in values:
-            limits, units, drawn = self._asked
-            # The renderer keeps 32-bit floats.
-            same = all(math.isclose(now, then, rel_tol=1e-6) for now, then in zip(values["limits"], drawn, strict=True))
-            low, high = values["limits"]
-            now = limits if same and units == self._units else (to_true(low, self._units), to_true(high, self._units))
-            if now != self._values.get("limits", now):
-                self._chosen()
-            values["limits"] = now
+        # Tuples, because a write to a list would not reach the renderer. The camera has the units of `fit`.
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        values = {name: value for name, value in values.items() if name not in ("units", "fit")}
+        if (drawn := values.get("limits")) is not None:
+            last = self._drawn
+            if last is None or not all(map(partial(math.isclose, rel_tol=1e-6), drawn, last)):
+                low, high = map(self._choice.to_true, drawn)
+                # After the first, only the user changes them.
+                self._choice = replace(self._choice, limits=(low, high), given=last is not None, follows=False)
+                self._drawn = drawn
+            values["limits"] = self._choice.limits
         self._values = values
-
-
-def _shown(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy with tuples for lists: a write to a list would not reach the renderer."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def _like(now: Any, name: str, value: Any) -> Any:
@@ -116,20 +108,10 @@ def _like(now: Any, name: str, value: Any) -> Any:
     if isinstance(now, int | float):
         return number(name, value)
     if isinstance(now, list | tuple):
-        return [_like(before, name, number) for before, number in zip(now, _items(now, name, value), strict=True)]
+        return [number(name, item) for item in items(name, value)]
     if isinstance(now, str) and not isinstance(value, str):
         raise TypeError(f"{name} must be text, not {brief(value)}")
     return value
-
-
-def _items(now: Sequence[Any], name: str, value: Any) -> Sequence[Any]:
-    try:
-        items = list(value)
-    except TypeError:
-        items = []
-    if len(items) != len(now) or isinstance(value, str):
-        raise TypeError(f"{name} must be {len(now)} numbers, not {brief(value)}")
-    return items
 
 
 class Clock:

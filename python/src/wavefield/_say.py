@@ -5,8 +5,22 @@ from __future__ import annotations
 import logging
 
 _log = logging.getLogger("wavefield")
+said: set[str] = set()
 
 
 def say(words: str, level: int = logging.WARNING) -> None:
     """Log a message. If the program has set up no logging, Python prints warnings on standard error."""
     _log.log(level, "%s", words if _log.hasHandlers() else f"wavefield: {words}")
+
+
+def is_new(about: str) -> bool:
+    """Return whether this is the first call about something."""
+    new = about not in said
+    said.add(about)
+    return new
+
+
+def say_once(words: str, about: str = "", level: int = logging.WARNING) -> None:
+    """Log a message, once; of several messages `about` the same, the first."""
+    if words and is_new(about or words):
+        say(words, level)

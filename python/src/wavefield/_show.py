@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
 import sys
@@ -12,14 +11,14 @@ import time
 import warnings
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
-from . import _cuda, _fit, _libraries, _limits, _open
+from . import _cuda, _fit, _libraries, _limits, _open, _say
 from ._array import rows_are_contiguous
 from ._launch import BROWSER, NO_WINDOW, Renderer, gpu_arguments
-from ._layout import Layout, dtype_name, dtypes_of, kind_of, native_name, other_reading
+from ._layout import Layout, dtypes_of, kind_of, native_name, other_reading
 from ._rings import CudaRing
-from ._say import say
+from ._say import is_new, say, say_once
 from ._source import Source
 from ._status import camera_of
 from .errors import (
@@ -36,8 +35,6 @@ from .errors import (
 from .field import Field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ._layout import Colormap, Kind
     from ._protocol import Memory
     from ._shown import Shown
@@ -54,14 +51,18 @@ GRID = "256x256"
 
 
 class Showing(Field):
-    """What one call of `show` shows: its field, whose pictures are of another array after the next call."""
+    """What one call of `show` shows: the field of `show`, whose pictures are of another array after the next call."""
 
-    __slots__ = ("_field", "_mine", "_over")
+    __slots__ = ("_field", "_mine", "_shower")
 
-    def __init__(self, field: Field) -> None:
+    def __init__(self, shower: _Shower, field: Field) -> None:
         # All else is the field's.
         self.__dict__ = field.__dict__
-        self._field, self._over, self._mine = field, False, field._shown
+        self._shower, self._field, self._mine = shower, field, field._shown
+
+    @property
+    def _over(self) -> bool:
+        return self._shower.showing is not self
 
     def __repr__(self) -> str:
         state = "another array was shown since" if self._over else "closed" if self._closed else self.server
@@ -72,16 +73,28 @@ class Showing(Field):
         """Return how the array was shown."""
         return self._mine if self._over else self._shown
 
-    def _show_kept(self, at_once: bool = False) -> None:
+    @property
+    def closed(self) -> bool:
+        """Return whether the window, or the renderer without one, has ended.
+
+        Once a program has asked, `show` is no error when the user closes the window: it shows nothing.
+        """
+        return self._shower.ended or (self._shower.field is not None and self._shower.field.closed)
+
+    def _before_a_picture(self) -> None:
         if self._over:
             raise FieldClosed(
                 "another array was shown since, so the picture of this one is gone: save it, or take its picture, "
                 "before the next show()"
             )
-        super()._show_kept(at_once)
+        super()._before_a_picture()
 
     def _repr_png_(self) -> bytes | None:
         return None if self._over else super()._repr_png_()
+
+    def close(self) -> None:
+        """Close the window, or end the renderer without one."""
+        self._shower.close()
 
     def __del__(self) -> None:
         """Leave the field open: it is that of `show`."""
@@ -95,7 +108,6 @@ class _Prepared:
     layout: Layout
     converted: str
     choice: _limits.Choice
-    units: _limits.Pair
     fit: _fit.Fit
 
 
@@ -105,22 +117,17 @@ class _Shower:
     def __init__(self, array_gpu: int | None, window: bool, device: int | None = None) -> None:
         self.window = window
         self.owner = os.getpid()
+        self.ended = False
         self.on_gpu = array_gpu is not None
-        self.field: Field | None = None
         self.title: str | None = None
-        self.memory: str = "auto"
-        self.layout: Layout | None = None
-        """The layout of the connection, or of the last one."""
-        # The camera in the renderer's units, the size of points, limits and fit of the last connection, for the next.
+        self.memory = "auto"
+        self.field: Field | None = None
+        """The connection, if there is one now."""
+        self.last: Field | None = None
+        """The newest connection, which may be closed."""
         self.camera: Camera | None = None
-        self.size: float | None = None
-        self.choice = _limits.Choice()
-        self.fit = _fit.Fit()
+        """The camera of the connection before, in the renderer's units."""
         self.showing: Showing | None = None
-        # The name and the UUID of the renderer's device.
-        self.device = ("", "")
-        # Whether a picture of an earlier connection was taken.
-        self.pictured = False
         # The addresses of arrays that were shown twice in a row: they may be written while the renderer draws them,
         # so from then on they are copied.
         self.rewritten: set[int] = set()
@@ -132,82 +139,102 @@ class _Shower:
     def usable(self) -> bool:
         """Return whether it can show more: it is open, belongs to this process, and no hand-off was interrupted."""
         field = self.field
-        if self.owner != os.getpid() or field is None:
-            return self.owner == os.getpid()
-        return not field._closed and (field._handing_over is None or field._connection.refused)
-
-    @property
-    def limits(self) -> _limits.Choice:
-        """Return the limits in effect, and who chose them."""
-        if self.field is None:
-            return self.choice
-        with contextlib.suppress(RendererGone):  # which what follows says, too
-            if not self.field._connection.refused:
-                self.field._connection.pump()  # the user may have changed them in the window
-        parameters = self.field.parameters
-        return replace(parameters._choice, limits=parameters.get("limits", parameters._choice.limits))
+        whole = field is None or field._connection.refused or field._handing_over is None
+        return self.owner == os.getpid() and not self.ended and whole and not (field is not None and field._closed)
 
     def close(self) -> None:
-        """End the renderer."""
-        if self.field is not None:
-            self.field.close()
-        self.renderer.close()
+        """End the renderer. Does nothing the second time, or in a forked child."""
+        if self.ended or self.owner != os.getpid():
+            return
+        self.ended = True
+        (self.field or self.renderer).close()  # the field ends its renderer
 
-    def drop(self) -> None:
-        """Disconnect. The renderer stays."""
-        assert self.field is not None
-        self.pictured |= self.field._pictured
-        self.field._on_close = None
-        self.field.close()
-        self.field = None
-
-    def connect(self, layout: Layout, memory: str, title: str | None) -> None:
-        """Connect for arrays of this layout, unless that connection exists."""
+    def connect(self, layout: Layout, memory: Memory | Literal["auto"], title: str | None) -> Field:
+        """Return the connection for arrays of this layout."""
         if memory not in ("auto", "cuda", "host"):
             raise ValueError(f'memory must be "auto", "cuda" or "host", not {memory!r}')
-        if title is None:
-            title = self.title
-        if self.field is not None and self.field._connection.refused:
-            self.drop()
-        if self.field is not None:
-            if (layout, memory, title) == (self.layout, self.memory, self.title):
-                return
-            # The renderer stays. Each connection starts with the default camera.
-            self.choice, self.fit = self.limits, self.field._fit
-            self.camera = self.fit.to_drawn(self.field.camera)
-            self.size = self.field.parameters.get("size")
-            self.drop()
-        self.field = self._connect(layout, memory, title)
-        if self.window and not self.field.window:
-            _say_once(NO_WINDOW)
-        self.device = (self.field.device_name, self.field.device_uuid)
-        if self.camera is not None and self.layout is not None and self.layout.kind == layout.kind:
-            self.field._set_parameters({}, self.camera)
-        if self.size not in (None, self.field.parameters.get("size")):
-            self.field.parameters["size"] = self.size
-        self.layout, self.memory, self.title = layout, memory, title
+        title = self.title if title is None else title
+        if (field := self.field) is not None:
+            if not field._connection.refused:
+                if (layout, memory, title) == (field._welcome.layout, self.memory, self.title):
+                    return field
+                self.camera = field._fit.to_drawn(field.camera)
+            # The renderer stays.
+            field._on_close = self.field = None
+            field.close()
+        self.field = field = self._connect(layout, memory, title)
+        last, self.last = self.last, field
+        self.memory, self.title = memory, title
         self.rewritten.clear()
+        if last is not None:  # each connection starts with the default camera and size
+            field._pictured, field._watched = last._pictured, last._watched
+            if self.camera is not None and last.kind == field.kind:
+                field._fit = last._fit
+                field._set_parameters({"fit": last._fit.message()}, self.camera)
+            if (size := last.parameters.get("size")) not in (None, field.parameters.get("size")):
+                field.parameters["size"] = size
+        return field
 
-    def _connect(self, layout: Layout, memory: str, title: str | None) -> Field:
-        wanted: Memory
+    def check_device(self, device: int | None) -> None:
+        """Refuse another device than the renderer's."""
+        uuid = None if device is None else _cuda.uuid_of(device)
+        if self.last is not None and uuid not in (None, self.last.device_uuid):
+            name, other = self.last.device_name, self.last.device_uuid
+            raise DeviceMismatch(
+                f"device={device} is the GPU with UUID {uuid}, but the renderer already runs on {name}, with UUID "
+                f"{other}: close() the field that show() returned, and show() starts another renderer"
+            )
+
+    def show(
+        self, prepared: _Prepared, settings: dict[str, Any], camera: Any, title: str | None, memory: Any, wait: bool
+    ) -> Showing:
+        """Show an array, with what its call of `show` says."""
+        before = None
+        try:
+            field = self.connect(prepared.layout, memory, title)
+            _keep_window_open()
+            parameters, before = field.parameters, field.parameters._choice
+            # What a call says always holds. Each request takes time, so leave out what is so already.
+            changes = {name: value for name, value in settings.items() if value not in (None, parameters.get(name))}
+            if changes:
+                parameters.update(**changes)
+            field._draw_in(prepared.choice, prepared.fit, camera)
+            _draw(self, field, field._read(prepared.source), prepared.converted, wait)
+        except RendererGone as gone:
+            over = self.last is not None and self.last._is_over(gone)
+            self.close()
+            if not over and self.window:
+                raise RendererGone(
+                    f"the window was closed, or its renderer has ended ({gone}); show() opens another"
+                ) from None
+            if not over:
+                raise
+        except BaseException as error:
+            if before is not None:
+                now = parameters._choice
+                parameters._choice = replace(before, limits=now.limits, units=now.units)
+            # If an array is refused, a window that has shown others stays for the next one.
+            if self.field is None and (self.last is None or isinstance(error, NoRenderer)):
+                self.close()
+            raise
+        assert self.last is not None
+        self.showing = Showing(self, self.last)
+        return self.showing
+
+    def _connect(self, layout: Layout, memory: Memory | Literal["auto"], title: str | None) -> Field:
         if memory == "auto":
+            memory = "host"
             try:
                 _cuda.driver()
                 return self.renderer.connect("cuda", None, None, title, layout)
-            except CudaError as error:
-                why: Exception = error
-            except Refused as refused:
-                if refused.code != "memory":
+            except (CudaError, Refused) as error:
+                if isinstance(error, Refused) and error.code != "memory":
                     raise
-                why = refused
-            first, *_ = str(why).split(". ")
+                first, *_ = str(error).split(". ")
             # A notebook shows warnings in red, and an array in the CPU's memory loses nothing.
             level = logging.INFO if _in_a_notebook() and not self.on_gpu else logging.WARNING
-            _say_once(f'frames go through the CPU\'s memory, as with memory="host": {first}', level=level)
-            wanted = "host"
-        else:
-            wanted = memory  # type: ignore[assignment]
-        return self.renderer.connect(wanted, None, None, title, layout)
+            say_once(f'frames go through the CPU\'s memory, as with memory="host": {first}', level=level)
+        return self.renderer.connect(memory, None, None, title, layout)
 
 
 _shower: _Shower | None = None
@@ -222,29 +249,7 @@ def _unlock() -> None:
 
 os.register_at_fork(after_in_child=_unlock)
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 
-
-def _one_at_a_time(call: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Make threads take turns. What the renderer has refused meanwhile belongs to an earlier array."""
-
-    @functools.wraps(call)
-    def locked(*args: _P.args, **keywords: _P.kwargs) -> _R:
-        with _lock:
-            try:
-                return call(*args, **keywords)
-            except Refused as refused:
-                field = None if _shower is None else _shower.field
-                if field is None or not field._connection.refused or field._next == 0:
-                    raise
-                say(f"what was shown before could not be drawn: {refused}")
-                return call(*args, **keywords)
-
-    return locked
-
-
-@_one_at_a_time
 def show(
     array: Any,
     *,
@@ -286,81 +291,41 @@ def show(
     `field.shown` says whether the array was copied, and why. A program with a window waits at its end until the window
     is closed. Without a window, a notebook shows the field as a picture, and `field.save("picture.png")` writes it.
     """
-    global _shower
     _check(title, colormap, size, camera)
-    stays = _shower is not None and _shower.usable and window in (None, _shower.window)
-    prepared = _prepare(array, kind, limits, camera, _shower if stays else None)
-    source, layout = prepared.source, prepared.layout
-    uuid = None if device is None else _cuda.uuid_of(device)
-    if _shower is not None and not stays:
-        if _shower.owner == os.getpid():
-            _shower.close()
+    told = False
+    with _lock:
+        while True:
+            try:
+                stays = _shower if _shower is not None and _shower.usable and window in (None, _shower.window) else None
+                prepared = _prepare(array, kind, limits, camera, None if stays is None else stays.last)
+                shower = _started(prepared.source, window, device) if stays is None else stays
+                shower.check_device(device)
+                return shower.show(prepared, {"colormap": colormap, "size": size}, camera, title, memory, wait)
+            except Refused as refused:
+                # What the renderer has refused meanwhile belongs to an earlier array.
+                field = None if _shower is None else _shower.field
+                if told or field is None or not field._connection.refused or field._next == 0:
+                    raise
+                say(f"what was shown before could not be drawn: {refused}")
+                told = True
+
+
+def _started(source: Source, window: bool | None, device: int | None) -> _Shower:
+    """Start another renderer, instead of the one that is there."""
+    global _shower
+    if _shower is not None:
+        _shower.close()
         _shower = None
-    if _shower is None:
-        _shower = _Shower(source.ordinal, _wants_window() if window is None else window, device)
-    elif uuid not in (None, _shower.device[1]):
-        name, other = _shower.device
-        raise DeviceMismatch(
-            f"device={device} is the GPU with UUID {uuid}, but the renderer already runs on {name}, with UUID {other}: "
-            "close() the field that show() returned, and show() starts another renderer"
-        )
-    shower = _shower
-    try:
-        shower.connect(layout, memory, title)
-        assert shower.field is not None
-        field = shower.field
-        _keep_window_open()
-        source = field._read(source)
-        parameters, before = field.parameters, field.parameters._choice
-        try:
-            parameters._apply(prepared.choice, prepared.units)
-            # What a call says always holds. Each request takes time, so leave out what is so already.
-            wanted = {"colormap": colormap, "size": size}
-            changes = {name: value for name, value in wanted.items() if value not in (None, parameters.get(name))}
-            if changes:
-                parameters.update(**changes)
-            field._apply_fit(prepared.fit, camera)
-            if prepared.choice.words:
-                _say_once(prepared.choice.words, "limits")
-            _draw(shower, field, source, prepared.converted, wait)
-        except BaseException:
-            parameters._choice = before
-            raise
-    except RendererGone as gone:
-        over = shower.field is not None and shower.field._is_over(gone)
-        shower.close()
-        _shower = None
-        if over:
-            assert shower.field is not None
-            return Showing(shower.field)
-        if shower.window:
-            raise RendererGone(
-                f"the window was closed, or its renderer has ended ({gone}); show() opens another"
-            ) from None
-        raise
-    except BaseException as error:
-        # If an array is refused, a window that has shown others stays for the next one.
-        if shower.field is None and (shower.layout is None or isinstance(error, NoRenderer)):
-            shower.close()
-            _shower = None
-        raise
-    if shower.showing is not None:
-        shower.showing._over = True
-    shower.showing = Showing(field)
-    return shower.showing
+    _shower = _Shower(source.ordinal, _wants_window() if window is None else window, device)
+    return _shower
 
 
 def _draw(shower: _Shower, field: Field, source: Source, converted: str, wait: bool) -> None:
-    if not wait:
-        field.show(source, wait=False)
-    elif source.pointer in shower.rewritten:
+    try:
+        field.show(source, copy=source.pointer in shower.rewritten or None, wait=wait)
+    except StillShown:
+        shower.rewritten.add(source.pointer)
         field.show(source, copy=True)
-    else:
-        try:
-            field.show(source)
-        except StillShown:
-            shower.rewritten.add(source.pointer)
-            field.show(source, copy=True)
     reason = "" if field.shown is None else field.shown.reason
     if converted or reason.startswith("copy=True"):
         words = converted or "it is the same array as before; show two in turn"
@@ -370,11 +335,11 @@ def _draw(shower: _Shower, field: Field, source: Source, converted: str, wait: b
 
 
 def _prepare(
-    array: Any, kind: str | None, limits: Any = None, camera: Any = None, shower: _Shower | None = None
+    array: Any, kind: str | None, limits: Any = None, camera: Any = None, last: Field | None = None
 ) -> _Prepared:
-    """Convert an array to one that can be drawn, after what `shower` shows."""
+    """Convert an array to one that can be drawn, after what `last` draws, or drew until it was closed."""
     wish = _limits.wish(limits)
-    ring = None if shower is None or shower.field is None else shower.field._ring
+    ring = None if last is None or last._closed else last._ring
     # Not the field's own stream: if `connect` closes the field, it destroys that.
     where = (ring.context, ring.stream()) if isinstance(ring, CudaRing) and ring.stream() != ring.own else (None, None)
     source = Source(array)
@@ -384,52 +349,51 @@ def _prepare(
     target = _target(drawn, shape, native)
     layout = Layout.of(drawn, shape, target)
     if kind is None and (words := other_reading(shape, layout.kind)):
-        _say_once(words, f"{layout.kind} of {shape[1]}")
+        say_once(words, f"{layout.kind} of {shape[1]}")
     converted = ""
     if target != dtype:
         converted = f"it is {dtype} and was converted; create it as {target}"
         if not _limits.is_wide(native):
             source = Source(_libraries.cast(source.array, dtype, target))
     # The type that colours had before a mask was filled.
-    given = native if source.mask_of is None else native_name(dtype_name(source.mask_of))
-    last = _limits.Choice() if shower is None else shower.limits
-    choice = _libraries.limits_of(last, source.array, layout, given, wish)
-    last_fit = _fit.Fit() if shower is None else shower.fit if shower.field is None else shower.field._fit
-    fit = _libraries.fit_of(last_fit, source.array, layout, native, camera)
-    units = _libraries.units_of(choice, fit, layout, native, given)
+    given = source.before_mask or native
+    if last is not None and not (last._closed or last._connection.refused):
+        with contextlib.suppress(RendererGone):  # which what follows says, too
+            last._connection.pump()  # the user may have changed the limits in the window
+    before = _limits.Choice() if last is None else last.parameters._choice
+    choice = _libraries.limits_of(before, source.array, layout, given, wish)
+    fit = _libraries.fit_of(_fit.Fit() if last is None else last._fit, source.array, layout, native, camera)
+    choice = choice.drawn_in(_libraries.units_of(choice, fit, layout, native, given))
     if layout.colours and wish is None and not choice.given:
         _check_colours(source.array, given, choice)
-    if units == _limits.PLAIN and not choice.given:
-        choice = replace(choice, limits=_limits.plain(choice.limits))
-    if units != _limits.PLAIN or fit.moves:
-        source = Source(_libraries.scaled(source.array, layout, native, units, fit))
+    if choice.units != _limits.PLAIN or fit.moves:
+        source = Source(_libraries.scaled(source.array, layout, native, choice.units, fit))
         converted = f"it is {dtype} and was scaled to {target}"
     elif target != dtype and _limits.is_wide(native):
         source = Source(_libraries.cast(source.array, dtype, target))
-    if source.mask_of is not None and given != dtype:
+    if source.before_mask and given != dtype:
         converted = f"it has a mask, and was converted from {given}"
     source.read(*where)
     # A layout leaves out a last dimension of 1.
     shape, strides = source.shape[: len(layout.shape)], source.strides[: len(layout.shape)]
     if not rows_are_contiguous(layout, shape, strides):
-        source = Source(_libraries.packed(source.array if source.on_device else source.held)).read(*where)
+        source = Source(_libraries.copied(source.array if source.on_device else source.held, "contiguous")).read(*where)
         converted = converted or "it was not contiguous and was copied; create it contiguous"
-    return _Prepared(source, layout, converted, choice, units, fit)
+    return _Prepared(source, layout, converted, choice, fit)
 
 
 def _check_colours(array: Any, dtype: str, choice: _limits.Choice) -> None:
     """Say which numbers colours go to, if that is not what the type alone says."""
     if _limits.is_whole(dtype) and dtype != "uint8":
         low, high = choice.limits
-        _say_once(f'colours as {dtype} go from {low:g} to {high:g}; if these go to 255, show x.astype("uint8")')
-    elif "float" in dtype and "colours" not in _said and hasattr(array, "min"):
+        say_once(f'colours as {dtype} go from {low:g} to {high:g}; if these go to 255, show x.astype("uint8")')
+    elif "float" in dtype and "colours" not in _say.said and hasattr(array, "min"):
         least, most = _libraries.extent(array) or (0.0, 1.0)
-        if least < -1 / 510 or most > 1 + 1 / 510:
-            _said.add("colours")
+        if (least < -1 / 510 or most > 1 + 1 / 510) and is_new("colours"):
             warnings.warn(
                 f"colours as floats go from 0 to 1, and these go from {least:.4g} to {most:.4g}, so they are clipped: "
                 'show x / 255 or x.astype("uint8"), or choose limits=(low, high); if it is a mesh, say kind="mesh"',
-                stacklevel=4,
+                stacklevel=5,
             )
 
 
@@ -450,9 +414,9 @@ def _wants_window() -> bool:
         return False
     if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         return True
-    _say_once(NO_DISPLAY)
+    say_once(NO_DISPLAY)
     if _is_interactive():
-        _say_once(SAVE)
+        say_once(SAVE)
     return False
 
 
@@ -464,16 +428,6 @@ def _in_a_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None
-
-
-_said: set[str] = set()
-
-
-def _say_once(words: str, about: str = "", level: int = logging.WARNING) -> None:
-    """Say something to the user, once; of several sentences `about` the same, the first."""
-    if (about or words) not in _said:
-        _said.add(about or words)
-        say(words, level)
 
 
 def _keep_window_open() -> None:
@@ -494,8 +448,8 @@ def _before_the_end() -> None:
     try:
         field._connection.pump()
         if not (_shower.window and field.window):
-            if {NO_DISPLAY, NO_WINDOW} & _said and not (_shower.pictured or field._pictured):
-                _say_once(f"what was shown was not seen: {SAVE}")
+            if {NO_DISPLAY, NO_WINDOW} & _say.said and not field._pictured:
+                say_once(f"what was shown was not seen: {SAVE}")
             return
         say("the program ends when its window is closed, or by Ctrl-C")
         # Nobody can press Ctrl-C without a terminal, so a window that never comes to the screen is not waited for.
@@ -503,7 +457,7 @@ def _before_the_end() -> None:
         while seen or time.monotonic() < end:
             seen = seen or 0 not in field.status().picture
             if seen:
-                field._show_kept()
+                field._before_a_picture()
             field._connection.pump(timeout=1.0)
     except Refused as refused:
         say(f"what was shown could not be drawn: {refused}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _cuda, _dlpack, _libraries, _streams
 from ._array import Array, require_shape
-from ._layout import compact
+from ._layout import compact, dtype_name, native_name
 from ._streams import LEGACY_STREAM, Stream
 from .errors import ArrayMismatch, CudaError, CudaMissing, brief
 
@@ -40,9 +40,8 @@ class Source:
             self._context.refuse_capture()
         if hasattr(array, "is_neg") and array.is_neg():  # PyTorch's DLPack leaves the sign out
             array = array.resolve_neg()
-        self.mask_of: Any = (
-            getattr(array, "dtype", None) if hasattr(array, "mask") and hasattr(array, "filled") else None
-        )
+        masked = hasattr(array, "mask") and hasattr(array, "filled")
+        self.before_mask = native_name(dtype_name(array.dtype)) if masked else ""
         """The type of an array with a mask, which becomes one of floats if something is masked."""
         if not (self.on_device or hasattr(array, "to")):  # PyTorch's stay, all others become NumPy's
             array = _libraries.on_the_host(array)

@@ -18,7 +18,7 @@ from ._connection import Connection, close_all
 from ._imports import Imports
 from ._parameters import Clock, Parameters
 from ._rings import CudaRing, HostRing, Ring
-from ._say import say
+from ._say import is_new, say, say_once
 from ._shown import Shown
 from .errors import (
     ArrayMismatch,
@@ -49,9 +49,6 @@ if TYPE_CHECKING:
     from ._streams import Stream
 
 Size = tuple[int, int] | None
-
-# The reasons that a warning has already named.
-_said: set[str] = set()
 
 
 class Field:
@@ -305,16 +302,17 @@ class Field:
         )
         return self._pending
 
-    def _finish(self, frame: Frame, shown: Allocation | None = None, offset: int = 0) -> None:
-        """Hand a frame over. Its array lies in its slot, or at `offset` in `shown`."""
+    def _finish(self, frame: Frame, fitted: bool = False, shown: Allocation | None = None, offset: int = 0) -> None:
+        """Hand a frame over. Its array lies in its slot, or at `offset` in `shown`. `fitted`: it has its limits."""
         if self._closed:
             raise FieldClosed("the field is closed, so its frame is gone")
         self._check_whole()
         self._ring.refuse_capture(frame)
         # Later frames have the limits of the first: to look at each would wait for the GPU.
-        unknown = self.parameters._choice.sort is None or self.parameters._units != _limits.PLAIN or self._fit.moves
-        if unknown and shown is None and not frame._fitted:
-            self._fit_colours(frame)
+        last = self.parameters._choice
+        unknown = last.sort is None or last.units != _limits.PLAIN or self._fit.moves
+        if unknown and not fitted:
+            self._fit_to(frame)
         self._handing_over = frame.index
         if shown is not None:
             show = {"type": "show", "frame": frame.index, "allocation": shown.number, "offset": offset}
@@ -385,11 +383,10 @@ class Field:
     def _show(self, array: Any, copy: bool | None, wait: bool) -> Shown:
         self._leave_frame()
         source = self._read(array)
+        source.pitch(self._welcome.layout)
         if array is not source:  # those of `wavefield.show` have their limits
-            source.pitch(self._welcome.layout)
-            self._fit_colours(source.array)
+            self._fit_to(source.array)
         if not wait:
-            source.pitch(self._welcome.layout)
             if copy is False:
                 raise ValueError("wait=False copies the array: leave out copy=False")
             copy = True
@@ -401,7 +398,7 @@ class Field:
                 raise ValueError(f"the array would be copied: {place}")
             with self.frame() as frame:
                 frame.copy_from(source)
-                frame._fitted = True
+                self._finish(frame, True)
             return self._say_copied(place, not copy and source.on_device)
         allocation, offset = place
         if allocation.shown is not None:
@@ -416,56 +413,49 @@ class Field:
             frame._held.append(source.held)
             if self._context is not None and frame._stream is not None:
                 source.order(self._context, frame._stream)
-            self._finish(frame, allocation, offset)
+            self._finish(frame, True, allocation, offset)
         except BaseException:
             self._give_up(frame)
             raise
         self._shown = Shown.WITHOUT_COPY
         return self._shown
 
-    def _fit_colours(self, array: Any) -> None:
+    def _fit_to(self, array: Any) -> None:
         """Choose limits and fit for an array that is drawn as it is, as `wavefield.show` does."""
-        from ._show import _say_once
-
         self._connection.pump()  # the user may have changed them in the window
-        parameters, layout = self.parameters, self._welcome.layout
-        limits = parameters.get("limits", _limits.PLAIN)
-        last = replace(parameters._choice, limits=limits)
+        last, layout, fit = self.parameters._choice, self._welcome.layout, self._fit
         try:
             choice = _libraries.limits_of(last, array, layout, layout.dtype, None)
         except ArrayMismatch as error:
             choice = replace(last, sort=last.sort or ())
-            _say_once(f'{error}; or set field.parameters["limits"], now {limits}')
-        near = _limits.plain(choice.limits)
-        if not choice.given and near != choice.limits:
-            choice = replace(choice, limits=near)
-            _say_once("numbers of more than 4e37 have the colour of an end; wavefield.show(x) scales them")
-        parameters._apply(choice, _limits.PLAIN)
-        if choice.words:
-            _say_once(choice.words, "limits")
+            say_once(f'{error}; or set field.parameters["limits"], now {last.limits}')
+        near = choice.drawn_in(_limits.PLAIN)
+        if near.limits != choice.limits:
+            say_once("numbers of more than 4e37 have the colour of an end; wavefield.show(x) scales them")
         # Frames of a mesh are what `Array` says they are.
-        if layout.kind != "mesh" or not isinstance(array, Frame) or self._fit.moves:
-            self._apply_fit(_libraries.fit_of(self._fit, array, layout, layout.dtype, None), None)
+        if layout.kind != "mesh" or not isinstance(array, Frame) or fit.moves:
+            fit = _libraries.fit_of(fit, array, layout, layout.dtype, None)
+        self._draw_in(near, fit)
 
-    def _apply_fit(self, fit: _fit.Fit, wish: Camera | str | None) -> None:
-        """Draw with this fit, and move the camera to `wish`, or to a new fit."""
-        from ._show import _say_once
-
+    def _draw_in(self, choice: _limits.Choice, fit: _fit.Fit, wish: Camera | str | None = None) -> None:
+        """Draw with these limits and this fit, and move the camera to `wish`, or to a new fit."""
+        self.parameters._apply(choice)
         camera = fit.to_drawn(wish) if isinstance(wish, _status.Camera) else None
         if camera is None and fit.fresh:
             camera = _fit.CAMERAS.get(self.kind, _fit.CAMERA)
-            if fit.words:  # another was fitted before, and the user may have turned it
+            if wish is None and self._fit.sort is not None:  # the user may have turned it
                 camera = replace(self.status().camera, distance=camera.distance, target=camera.target)
         values = {"fit": fit.message()} if fit.message() != self._fit.message() else {}
         if values or camera is not None:
             self._set_parameters(values, camera)
-        self._fit = fit
-        if fit.words:
-            _say_once(fit.words, "fit")
+        self._fit = replace(fit, fresh=False)
 
     def _show_later(self, source: _source.Source) -> Shown:
         """Keep a copy of an array until the renderer is free, or until another is shown."""
-        later = self._read(_libraries.copied(source.array if source.on_device else source.held))
+        array = source.array if source.on_device else source.held
+        with contextlib.suppress(ArrayMismatch):  # Numba has no copy
+            array = _libraries.copied(array)
+        later = self._read(array)
         with self._turn:
             self._later = later
             if not self._waiting:
@@ -478,16 +468,17 @@ class Field:
             with self._turn:
                 # An error comes with the next call. While a graph is captured, nothing can be shown.
                 with contextlib.suppress(WavefieldError):
-                    Field._show_kept(self, at_once=True)
+                    if self._later is not None and self._ring.is_free(self._next, self._shown_before):
+                        self._show(self._later, True, True)
                 self._waiting = self._later is not None and not self._connection.gone
                 if not self._waiting:
                     return
             time.sleep(0.01)
 
-    def _show_kept(self, at_once: bool = False) -> None:
-        """Show the array that waits, if there is one. `at_once`: only if that needs no wait."""
+    def _before_a_picture(self) -> None:
+        """Show the array that waits, if there is one."""
         with self._turn:
-            if self._later is not None and not (at_once and not self._ring.is_free(self._next, self._shown_before)):
+            if self._later is not None:
                 self._show(self._later, True, True)
 
     def _read(self, array: Any) -> _source.Source:
@@ -497,8 +488,7 @@ class Field:
     def _say_copied(self, reason: str, warn: bool) -> Shown:
         """Note a copy. With `warn`, also warn in CUDA memory that a copy can be avoided, once for each reason."""
         self._shown = Shown(True, reason)
-        if warn and self._context is not None and reason not in _said:
-            _said.add(reason)
+        if warn and self._context is not None and is_new(reason):
             warnings.warn(f"the array is copied, once, on the GPU: {reason}", CopyWarning, stacklevel=3)
         return self._shown
 
@@ -533,7 +523,7 @@ class Field:
 
         Waits until frame `after` is drawn; by default the last one that was handed over.
         """
-        self._show_kept()
+        self._before_a_picture()
         self._check_open()
         if after is None and self._next > 0:
             after = self._next - 1
@@ -551,7 +541,7 @@ class Field:
     def picture(self, kind: PictureKind = ..., /) -> Picture: ...
 
     @overload
-    def picture(self, first: PictureKind, second: PictureKind, /, *more: PictureKind) -> tuple[Picture, ...]: ...
+    def picture(self, *kinds: PictureKind) -> tuple[Picture, ...]: ...
 
     def picture(self, *kinds: PictureKind) -> Picture | tuple[Picture, ...]:
         """Return what is on screen as a `Picture`, without a copy to the CPU; see `render`."""
@@ -564,14 +554,7 @@ class Field:
 
     @overload
     def render(
-        self,
-        first: PictureKind,
-        second: PictureKind,
-        /,
-        *more: PictureKind,
-        camera: Camera | None = ...,
-        cameras: Any = ...,
-        size: Size = ...,
+        self, *kinds: PictureKind, camera: Camera | None = ..., cameras: Any = ..., size: Size = ...
     ) -> tuple[Picture, ...]: ...
 
     def render(
@@ -588,7 +571,7 @@ class Field:
         the picture, only for memory: at the first calls of a kind and size, and while all 8 places of them are in use
         on the GPU. If you hold 8 of a kind and size, it raises `PicturesInUse`.
         """
-        self._show_kept()
+        self._before_a_picture()
         self._check_open()
         self._ring.refuse_capture()
         if self._next == 0:

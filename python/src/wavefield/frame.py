@@ -50,8 +50,6 @@ class Frame(Array):
         self._catch_up = catch_up
         self._held: list[object] = []
         self._over: str | None = None
-        # Whether the limits are those for its array.
-        self._fitted = False
 
     def __repr__(self) -> str:
         state = self._over or "open"
@@ -106,14 +104,12 @@ class Frame(Array):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write the frame: all of it from an array of the field's shape; in host memory also parts."""
-        if (
-            isinstance(self._memory, DeviceMemory)
-            and isinstance(key, slice | EllipsisType)
-            and key in (slice(None), ...)
-        ):
+        if not isinstance(self._memory, DeviceMemory):
+            self.as_numpy()[key] = value
+        elif isinstance(key, slice | EllipsisType) and key in (slice(None), ...):
             self.copy_from(value)
         else:
-            super().__setitem__(key, value)
+            raise TypeError("this memory is on the GPU: write it with as_cupy(), as_torch() or as_numba()")
 
     def _end(self, how: str) -> None:
         self._over = how

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from numba import cuda
 
 from . import _cuda, _open
 from .errors import Refused
-
-if TYPE_CHECKING:
-    from .field import Field
 
 
 class NumbaMemoryManager(cuda.GetIpcHandleMixin, cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
@@ -51,7 +48,7 @@ class NumbaMemoryManager(cuda.GetIpcHandleMixin, cuda.HostOnlyCUDAMemoryManager)
         )
 
     def _of_the_renderer(self, size: int) -> Any:
-        field = cast("Field | None", _open.newest_in_cuda())
+        field = _open.newest_in_cuda()
         if field is None or size < field._welcome.layout.bytes or self.context.device.id != field.device:
             return None
         try:
