@@ -825,6 +825,56 @@ def arrays(out: Path) -> str:
     return "\n".join([lines[-1], *lines[:-1]])
 
 
+@check("fits", 240)
+def fits(out: Path) -> str:
+    """Points in metres far from the origin, of each library: each pixel of `index` is where NumPy projects the point.
+
+    Also measures how long the limits and the fit of a million points take.
+    """
+    import numpy as np
+
+    from projection import project
+    from wavefield import _fit, _libraries, _limits
+    from wavefield._layout import Layout
+
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    cloud = np.random.default_rng(51).normal(size=(1_000_000, 3)) * 800 + [500_000, 5_400_000, 300]
+    drew = []
+    for name in filter(there_is, ("cupy", "torch", "jax")):
+        library = importlib.import_module({"jax": "jax.numpy"}.get(name, name))
+        for dtype in ("float32", "float64"):
+            if name == "jax" and dtype == "float64":
+                continue  # off by default
+            host = cloud.astype(dtype)
+            points, few = (
+                library.as_tensor(places, device="cuda") if name == "torch" else library.asarray(places)
+                for places in (host, host[:2000])
+            )
+            assert float(points[0, 0]) == host[0, 0], "it is there"
+            layout, times = Layout.of("points", host.shape, "float32"), []
+            for _ in range(50):
+                start = time.perf_counter()
+                choice = _libraries.limits_of(_limits.Choice(), points, layout, dtype, None)
+                fit = _libraries.fit_of(_fit.Fit(), points, layout, dtype, None)
+                times.append(1e6 * (time.perf_counter() - start))
+            assert choice.limits == (host[:, 1].min(), host[:, 1].max())
+            field = wavefield.show(few, kind="points", size=1, window=False)
+            assert field.memory == MEMORY
+            index, depth = (np.asarray(p)[..., 0] for p in field.render("index", "depth", size=(640, 480)))
+            at, deep = project(host[:2000].astype(np.float64), field.camera, 640, 480)
+            rows, cols = np.nonzero(index >= 0)
+            seen = index[rows, cols]
+            assert len(rows) > 1500, f"{name}, {dtype}: {len(rows)} of 2000 points are in the picture"
+            assert abs(at[seen] - np.stack([cols + 0.5, rows + 0.5], 1)).max() < 1.05
+            np.testing.assert_allclose(depth[rows, cols], deep[seen], rtol=1e-4)
+            field.save(out / f"fit-{name}-{dtype}.png")
+            field.close()
+            drew.append(f"{name} {dtype}: {sorted(times)[25]:.0f} µs (best {min(times):.0f}), radius {fit.radius:.0f}")
+    if not drew:
+        raise Skipped("no CuPy, PyTorch or JAX")
+    return "; ".join(drew)
+
+
 THREE_LINES = {
     "cupy": """import cupy as cp, wavefield
 y, x = cp.mgrid[-3:3:480j, -4:4:640j]

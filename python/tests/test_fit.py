@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 import wavefield
 from fake_renderer import FakeRenderer
+from projection import project
 from test_end_to_end import WHY_NOT
 from wavefield import _launch, _show
 from wavefield._layout import Kind
@@ -269,19 +269,6 @@ def test_a_widget_moves_in_the_users_units(renderer: FakeRenderer) -> None:
     widget.get_frame()
     assert field.camera.distance == pytest.approx(first.distance)
     assert field.camera.target == pytest.approx(first.target, abs=1e-6)
-
-
-def project(place: np.ndarray, camera: wavefield.Camera, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pixels and the depths of places, by the formulas of docs/protocol.md."""
-    (sin_a, cos_a), (sin_e, cos_e) = ((math.sin(t), math.cos(t)) for t in (camera.azimuth, camera.elevation))
-    back = np.array([sin_a * cos_e, sin_e, cos_a * cos_e])
-    right = np.array([cos_a, 0.0, -sin_a])
-    up = np.cross(back, right)
-    there = place - (np.array(camera.target) + camera.distance * back)
-    depth = -(there @ back)
-    tall = 2 * math.tan(0.36) * depth
-    tall = tall if width >= 1.35 * height else 1.35 * tall * height / width
-    return np.stack([width / 2 + there @ right / tall * height, height / 2 - there @ up / tall * height], 1), depth
 
 
 @pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
