@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -164,6 +165,28 @@ def test_images_and_surfaces_keep_their_cameras(renderer: FakeRenderer) -> None:
         assert renderer.parameters["fit"]["radius"] == 1.0
         wavefield.show(NORMAL[:8, :3] * 1e5, kind=kind, memory="host", camera="fit")
         assert renderer.camera["distance"] == 3.3
+
+
+def test_a_surface_has_its_extent(renderer: FakeRenderer) -> None:
+    heights = NORMAL[:8, :3].astype(np.float32)
+    show: Any = partial(wavefield.show, memory="host", kind="surface")
+    field = show(heights, extent=(500_000, 500_100, 0, 40))
+    assert renderer.parameters["fit"]["aspect"] == 2.5
+    assert field.camera.distance == pytest.approx(3.3 * 50)
+    assert field.camera.target == pytest.approx((500_050, -0.2 * 50, 20))
+    field = show(2 * heights, camera=wavefield.Camera(0, 1, 100, (500_000, 0, 20)))
+    assert renderer.parameters["fit"]["aspect"] == 2.5, "it holds for the next one"
+    assert (renderer.camera["distance"], renderer.camera["target"]) == (2, [-1, 0, 0])
+    show(heights[:5])
+    assert "aspect" not in renderer.parameters["fit"], "but not for another shape"
+    for wrong in (3, (0, 1, 2), (0, 1, 2, "3"), "0123"):
+        with pytest.raises(TypeError, match="extent must be"):
+            show(heights, extent=wrong)
+    for wrong in ((1, 0, 0, 1), (0, 1, 0, np.nan), (0, 1, 0, 0), (0, 1, 0, 2000)):
+        with pytest.raises(ValueError, match="extent must be"):
+            show(heights, extent=wrong)
+    with pytest.raises(TypeError, match='extent is for kind="surface"'):
+        show(heights, kind="image", extent=(0, 1, 0, 1))
 
 
 def radius_of(renderer: FakeRenderer) -> float:

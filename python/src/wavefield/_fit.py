@@ -15,7 +15,7 @@ from typing import Any
 from . import _limits
 from ._say import say_once
 from ._status import _MOST_DISTANT, _NEAREST, _TARGET_FARTHEST, Camera
-from .errors import Refused
+from .errors import Refused, brief
 
 Triple = tuple[float, float, float]
 Box = tuple[Triple, Triple]
@@ -39,6 +39,8 @@ class Fit:
     """In the user's units."""
     offset: Triple = (0.0, 0.0, 0.0)
     factor: float = 1.0
+    aspect: float = 0.0
+    """Of a surface with an extent: its width over its depth."""
     given: bool = False
     """Whether the program chose the camera."""
     fresh: bool = False
@@ -62,7 +64,8 @@ class Fit:
 
     def message(self) -> dict[str, Any]:
         """Return the renderer's parameter."""
-        return {"center": list(self.middle), "radius": self.radius / self.factor}
+        message = {"center": list(self.middle), "radius": self.radius / self.factor}
+        return {**message, "aspect": self.aspect} if self.aspect else message
 
     def to_drawn(self, camera: Camera) -> Camera:
         """Return a camera of the user's in the renderer's units."""
@@ -77,7 +80,7 @@ class Fit:
             raise Refused(
                 "failed",
                 f"{camera}: the distance must be from {near} to {far}, and the target at most {away} from the middle "
-                f'of the points, {self.center}; wavefield.show(x, camera="fit") fits the view to another array',
+                f'of the view, {self.center}; wavefield.show(x, camera="fit") fits the view to another array',
             )
         return replace(camera, distance=distance, target=(x, y, z))
 
@@ -85,6 +88,18 @@ class Fit:
         """Return a camera of the renderer's in the user's units."""
         x, y, z = (c + self.radius * drawn for drawn, c in zip(camera.target, self.center, strict=True))
         return replace(camera, distance=self.radius * camera.distance, target=(x, y, z))
+
+
+def of_extent(extent: Any, sort: tuple[Any, ...]) -> Fit:
+    """Return the fit of a surface with these ends of x (columns) and z (rows)."""
+    x0, x1, z0, z1 = (_limits.number("extent", end) for end in _limits.items("extent", extent, count=4))
+    wide, deep = x1 - x0, z1 - z0
+    if not (wide > 0 and deep > 0 and 1e-3 <= wide / deep <= 1e3):
+        raise ValueError(
+            f"extent must be (x0, x1, y0, y1) with x0 < x1, y0 < y1, and sides that differ at most 1000 times, "
+            f"not {brief(extent)}"
+        )
+    return Fit(sort, ((x0 + x1) / 2, 0.0, (z0 + z1) / 2), max(wide, deep) / 2, aspect=wide / deep, fresh=True)
 
 
 def choose(

@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import math
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from . import _dlpack, _fit, _limits
@@ -217,7 +218,9 @@ def limits_of(last: _limits.Choice, array: Any, layout: Layout, dtype: str, wish
 def fit_of(last: _fit.Fit, array: Any, layout: Layout, dtype: str, wish: Any) -> _fit.Fit:
     """Return the fit for an array of this type, drawn with this layout, after `last`."""
     if layout.kind not in ("points", "mesh"):
-        return _fit.Fit(fresh=wish == "fit")
+        # The extent of a surface holds for surfaces of this shape and type.
+        kept = last if last.aspect and last.sort == layout.sort(dtype) else _fit.Fit()
+        return replace(kept, fresh=wish == "fit")
 
     def box() -> _fit.Box | None:
         with contextlib.suppress(ArrayMismatch):

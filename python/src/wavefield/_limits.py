@@ -65,11 +65,11 @@ def number(name: str, value: Any) -> float:
     return known
 
 
-def items(name: str, value: Any, other: str = "") -> list[Any]:
-    """Return two numbers, not checked yet. `other`: what else would be right."""
+def items(name: str, value: Any, other: str = "", count: int = 2) -> list[Any]:
+    """Return so many numbers, not checked yet. `other`: what else would be right."""
     ends = [] if isinstance(value, str) or not hasattr(value, "__iter__") else list(value)
-    if len(ends) != 2:
-        raise TypeError(f"{name} must be 2 numbers{other}, not {brief(value)}")
+    if len(ends) != count:
+        raise TypeError(f"{name} must be {count} numbers{other}, not {brief(value)}")
     return ends
 
 

@@ -258,6 +258,7 @@ def show(
     colormap: Colormap | None = None,
     size: float | None = None,
     camera: Camera | Literal["fit"] | None = None,
+    extent: tuple[float, float, float, float] | None = None,
     title: str | None = None,
     memory: Literal["auto", "cuda", "host"] = "auto",
     window: bool | None = None,
@@ -279,6 +280,9 @@ def show(
     `colormap`, `size` (of points, in pixels): as in `field.parameters`.
     `camera`: as in `field.camera`. By default it shows all finite points, or all of a mesh, from above. It stays until
     the limits would change, or the array leaves the view; "fit" fits it to this array.
+    `extent`: (x0, x1, y0, y1), where a surface's first and last column and its first and last row lie. Without it, cells
+    are square, and the longer side goes from -1 to 1. Cameras and depths are in these units. It holds for this array and
+    those after it of the same shape.
     `title`: the window's title; by default the program's name.
     `memory`: "cuda" draws arrays on the GPU in place, or copies them once on the GPU. "host" goes through the CPU's
     memory. "auto" is CUDA if available, otherwise "host". `field.memory` says which.
@@ -297,7 +301,7 @@ def show(
         while True:
             try:
                 stays = _shower if _shower is not None and _shower.usable and window in (None, _shower.window) else None
-                prepared = _prepare(array, kind, limits, camera, None if stays is None else stays.last)
+                prepared = _prepare(array, kind, limits, camera, None if stays is None else stays.last, extent)
                 shower = _started(prepared.source, window, device) if stays is None else stays
                 shower.check_device(device)
                 return shower.show(prepared, {"colormap": colormap, "size": size}, camera, title, memory, wait)
@@ -335,7 +339,12 @@ def _draw(shower: _Shower, field: Field, source: Source, converted: str, wait: b
 
 
 def _prepare(
-    array: Any, kind: str | None, limits: Any = None, camera: Any = None, last: Field | None = None
+    array: Any,
+    kind: str | None,
+    limits: Any = None,
+    camera: Any = None,
+    last: Field | None = None,
+    extent: Any = None,
 ) -> _Prepared:
     """Convert an array to one that can be drawn, after what `last` draws, or drew until it was closed."""
     wish = _limits.wish(limits)
@@ -362,7 +371,12 @@ def _prepare(
             last._connection.pump()  # the user may have changed the limits in the window
     before = _limits.Choice() if last is None else last.parameters._choice
     choice = _libraries.limits_of(before, source.array, layout, given, wish)
-    fit = _libraries.fit_of(_fit.Fit() if last is None else last._fit, source.array, layout, native, camera)
+    if extent is not None:
+        if layout.kind != "surface":
+            raise TypeError(f'extent is for kind="surface", and this is {layout.kind}')
+        fit = _fit.of_extent(extent, layout.sort(native))
+    else:
+        fit = _libraries.fit_of(_fit.Fit() if last is None else last._fit, source.array, layout, native, camera)
     choice = choice.drawn_in(_libraries.units_of(choice, fit, layout, native, given))
     if layout.colours and wish is None and not choice.given:
         _check_colours(source.array, given, choice)

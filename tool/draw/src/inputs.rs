@@ -31,7 +31,7 @@ struct Globals {
     radius: f32,
     place: [f32; 4],
     corner: [f32; 2],
-    unused_too: [f32; 2],
+    divisors: [f32; 2],
     fit: Vec4,
 }
 
@@ -130,8 +130,8 @@ impl Inputs {
     ) -> Result<()> {
         let (camera, grid, extent) = (&view.camera, array.grid(), tile.extent);
         let fit = match array.kind() {
-            ArrayKind::Points | ArrayKind::Mesh => view.fit,
-            ArrayKind::Image | ArrayKind::Surface => Fit::default(),
+            ArrayKind::Points | ArrayKind::Mesh | ArrayKind::Surface => view.fit,
+            ArrayKind::Image => Fit::default(),
         };
         let place = Placement::new(grid, camera, (extent.width, extent.height));
         let globals = Globals {
@@ -153,7 +153,7 @@ impl Inputs {
             radius: fit.radius,
             place: [place.corner[0], place.corner[1], place.size[0], place.size[1]],
             corner: [tile.offset.x as f32, tile.offset.y as f32],
-            unused_too: [0.0; 2],
+            divisors: fit.divisors(grid),
             fit: Vec3::from(fit.center).extend(fit.radius.recip()),
         };
         let at = self.offset(flight, number);

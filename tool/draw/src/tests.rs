@@ -332,8 +332,8 @@ fn points_are_round_dots_of_their_size_where_they_belong() {
 
 /// UTM coordinates in metres, and millimetres.
 const FITS: [Fit; 2] = [
-    Fit { center: [500_000.0, 5_400_000.0, 300.0], radius: 2000.0 },
-    Fit { center: [0.001, -0.002, 0.0], radius: 1e-3 },
+    Fit { center: [500_000.0, 5_400_000.0, 300.0], radius: 2000.0, aspect: 0.0 },
+    Fit { center: [0.001, -0.002, 0.0], radius: 1e-3, aspect: 0.0 },
 ];
 
 /// The places as `fit` makes them from places around the origin, in double precision before the rounding.
@@ -448,6 +448,30 @@ fn limits_of_a_mesh_are_for_its_colours() {
         assert_eq!(after.unlike(&before), 0, "{style:?}");
         let other = bench.draw(desc, &floats(&vertices), (160, 100), |view| view.limits = [32.0, 80.0]);
         assert!(other.unlike(&before) > 300, "{style:?}");
+    }
+}
+
+#[test]
+fn a_surface_has_the_aspect_of_its_extent() {
+    let mut bench = Bench::new();
+    let (heights, size) = (heights(), (160, 100));
+    for aspect in [2.5f32, 0.4] {
+        let (wide, deep) = (aspect.min(1.0), (1.0 / aspect).min(1.0));
+        let vertices: Vec<f32> = (0u64..)
+            .zip(&heights)
+            .flat_map(|(i, height)| {
+                let (col, row) =
+                    ((i % COLS) as f32 / (COLS - 1) as f32, (i / COLS) as f32 / (ROWS - 1) as f32);
+                [wide * (2.0 * col - 1.0), 0.6 * (height - 0.5), deep * (2.0 * row - 1.0), *height]
+            })
+            .collect();
+        let mesh =
+            bench.draw((ArrayKind::Mesh, &[ROWS, COLS, 4], Number::F32), &floats(&vertices), size, |_| {});
+        let surface = (ArrayKind::Surface, &[ROWS, COLS][..], Number::F32);
+        let square = bench.draw(surface, &floats(&heights), size, |_| {});
+        let seen = bench.draw(surface, &floats(&heights), size, |view| view.fit.aspect = aspect);
+        assert!(seen.unlike(&mesh) < 60, "{aspect}: {} pixels differ", seen.unlike(&mesh));
+        assert!(seen.unlike(&square) > 600, "{aspect}: {}", seen.unlike(&square));
     }
 }
 

@@ -20,16 +20,35 @@ pub struct FieldView {
 }
 
 /// The sphere that the view is for, in the array's units. Points and meshes are drawn as if it were the unit
-/// sphere around the origin, so lengths of a [`Camera`] are in its radii. Other kinds ignore it.
+/// sphere around the origin, so lengths of a [`Camera`] are in its radii. A surface
+/// has its aspect and, for depths, its radius.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
     pub center: [f32; 3],
     pub radius: f32,
+    /// The width of a surface, along x, over its depth, along z. 0 stands for square cells.
+    #[serde(default, skip_serializing_if = "is_square")]
+    pub aspect: f32,
+}
+
+fn is_square(aspect: &f32) -> bool {
+    *aspect == 0.0
+}
+
+impl Fit {
+    /// Returns the divisors of columns and rows that make a surface 2 long along its longer side.
+    pub(super) fn divisors(&self, grid: Grid) -> [f32; 2] {
+        let cells = [grid.cols - 1, grid.rows - 1].map(|cells| cells as f32);
+        match is_square(&self.aspect) {
+            true => [cells[0].max(cells[1]); 2],
+            false => [cells[0] / self.aspect.min(1.0), cells[1] * self.aspect.max(1.0)],
+        }
+    }
 }
 
 impl Default for Fit {
     fn default() -> Self {
-        Self { center: [0.0; 3], radius: 1.0 }
+        Self { center: [0.0; 3], radius: 1.0, aspect: 0.0 }
     }
 }
 

@@ -97,7 +97,10 @@ impl SettingsChange {
 }
 
 fn checked_fit(fit: Fit) -> Result<Fit, String> {
-    let Fit { center, radius } = fit;
+    let Fit { center, radius, aspect } = fit;
+    if !(aspect == 0.0 || (1e-3..=1e3).contains(&aspect)) {
+        return Err(format!("fit: the aspect {aspect} is neither 0 nor from 0.001 to 1000"));
+    }
     // Shaders also use one over the radius, and treat denormal numbers as zero.
     if (1e-37..=1e37).contains(&radius) && center.iter().all(|number| number.is_finite()) {
         return Ok(fit);
@@ -155,7 +158,7 @@ mod tests {
             wish(r#"{"limits": [3, -1.5], "size": 64}"#).map(|p| (p.limits, p.size)),
             Ok(([3.0, -1.5], 64.0))
         );
-        let fit = Fit { center: [500_000.0, 5_400_000.0, 300.0], radius: 0.25 };
+        let fit = Fit { center: [500_000.0, 5_400_000.0, 300.0], radius: 0.25, aspect: 2.5 };
         assert_eq!(
             wish(&format!(r#"{{"fit": {}}}"#, serde_json::to_string(&fit).unwrap())).map(|p| p.fit),
             Ok(fit)
@@ -182,6 +185,7 @@ mod tests {
             (r#"{"size": 65}"#, "1 to 64"),
             (r#"{"fit": {"center": [0, 0, 1e39], "radius": 1}}"#, "not finite"),
             (r#"{"fit": {"center": [0, 0, 0], "radius": 0}}"#, "1e-37"),
+            (r#"{"fit": {"center": [0, 0, 0], "radius": 1, "aspect": -1}}"#, "aspect -1"),
             (r#"{"fit": {"center": [0, 0, 0], "radius": 1e38}}"#, "1e37"),
             // A valid field beside it changes nothing either.
             (r#"{"paused": true, "size": -1}"#, "1 to 64"),

@@ -27,7 +27,8 @@ struct Globals {
     place: vec4f,
     // The picture's left and top in the image that is drawn on, which may hold several pictures.
     corner: vec2f,
-    unused_too: vec2f,
+    // Columns and rows of a surface are divided by these.
+    divisors: vec2f,
     // The middle of that sphere, and one over its radius.
     fit: vec4f,
 }

@@ -1,11 +1,11 @@
-// A slot with a height for each vertex of a grid, which is 2 wide along its longer side. Needs `numbers`.
+// A slot with a height for each vertex of a grid, which is 2 long along its longer side. Needs `numbers`.
 
 // The height difference between the lower and the upper limit.
 const RANGE: f32 = 0.6;
 
 fn vertex_of(at: vec2u, height: f32) -> vec4f {
     let cells = vec2f(globals.grid - vec2u(1));
-    let place = (2.0 * vec2f(at) - cells) / max(cells.x, cells.y);
+    let place = (2.0 * vec2f(at) - cells) / globals.divisors;
     return vec4f(place.x, RANGE * (limited(height) - 0.5), place.y, height);
 }
 
