@@ -179,6 +179,7 @@ def test_a_surface_has_its_extent(renderer: FakeRenderer) -> None:
     assert (renderer.camera["distance"], renderer.camera["target"]) == (2, [-1, 0, 0])
     show(heights[:5])
     assert "aspect" not in renderer.parameters["fit"], "but not for another shape"
+    wrong: Any
     for wrong in (3, (0, 1, 2), (0, 1, 2, "3"), "0123"):
         with pytest.raises(TypeError, match="extent must be"):
             show(heights, extent=wrong)

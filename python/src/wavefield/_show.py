@@ -280,9 +280,9 @@ def show(
     `colormap`, `size` (of points, in pixels): as in `field.parameters`.
     `camera`: as in `field.camera`. By default it shows all finite points, or all of a mesh, from above. It stays until
     the limits would change, or the array leaves the view; "fit" fits it to this array.
-    `extent`: (x0, x1, y0, y1), where a surface's first and last column and its first and last row lie. Without it, cells
-    are square, and the longer side goes from -1 to 1. Cameras and depths are in these units. It holds for this array and
-    those after it of the same shape.
+    `extent`: (x0, x1, y0, y1), where a surface's first and last column and its first and last row lie. Cameras and
+    depths are in these units. Without it, cells are square, and the longer side goes from -1 to 1. It holds for this
+    array and those after it of the same shape.
     `title`: the window's title; by default the program's name.
     `memory`: "cuda" draws arrays on the GPU in place, or copies them once on the GPU. "host" goes through the CPU's
     memory. "auto" is CUDA if available, otherwise "host". `field.memory` says which.
