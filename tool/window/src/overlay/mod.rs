@@ -100,10 +100,7 @@ impl Overlay {
         format: vk::Format,
         mode: OverlayMode,
     ) -> Result<Self> {
-        egui.set_visuals(look::visuals());
-        egui.set_fonts(look::fonts());
-        // The camera works in pixels, so egui must not change the scale.
-        egui.options_mut(|options| options.zoom_with_keyboard = false);
+        look::set_up(&egui);
         let largest = queue.device().info().largest_picture as usize;
         let mut overlay = Self {
             began: Instant::now(),
