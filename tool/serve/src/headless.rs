@@ -79,7 +79,7 @@ fn draw(
             hook.rescue(run.engine(), error)?;
             continue;
         }
-        hook.drawn(Some(run.extent()));
+        hook.drawn(Some(config.size));
         let now = Instant::now();
         times.add(now - last);
         let speed = if parameters.paused { 0.0 } else { parameters.speed };
