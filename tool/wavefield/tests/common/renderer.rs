@@ -338,6 +338,15 @@ impl Client {
         Seen { extent: ash::vk::Extent2D { width, height }, pixels, frame }
     }
 
+    /// Lets the renderer draw so many times at least: once for each picture.
+    pub fn see_again(&mut self, draws: u64) {
+        let until = self.state().frames_drawn + draws;
+        while self.state().frames_drawn < until {
+            self.say(&FromClient::Snapshot { after: None });
+            self.seen();
+        }
+    }
+
     /// Waits until the renderer has copied `frame`.
     pub fn wait_for(&mut self, frame: u64) {
         let until = Instant::now() + PATIENCE;

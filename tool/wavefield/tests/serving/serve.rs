@@ -357,8 +357,7 @@ fn a_descriptor_that_does_not_close_keeps_nobody_waiting() {
     let newcomer = hand_over(vec![lingering(), lingering()]);
     signal(&renderer.child, "CONT");
     refused(&newcomer);
-    let before = client.state();
-    while client.state().frames_drawn < before.frames_drawn + 10 {}
+    client.see_again(10);
     assert!(renderer.is_alive());
     let tasks = std::fs::read_dir(format!("/proc/{}/task", renderer.child.id())).unwrap().flatten();
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
@@ -549,9 +548,9 @@ fn stopped_client(memory: Memory, waits: u64) {
     };
     more_frames(&mut child);
     signal(&child, "STOP");
-    // The renderer's first thread draws 60 times a second. Between two draws it waits about 20 times: once a millisecond.
+    // The renderer's first thread waits once a millisecond.
     let before = process::waits_of_first_thread(renderer.child.id());
-    process::wait_for(&mut renderer.child, "draws without a frame", |renderer| {
+    process::wait_for(&mut renderer.child, "waits without a frame", |renderer| {
         process::waits_of_first_thread(renderer) > before + waits
     });
     signal(&child, "CONT");
@@ -563,7 +562,8 @@ fn stopped_client(memory: Memory, waits: u64) {
     ended.assert_fine();
     let client = ended.clients()[0];
     let (draws, frames) = (client["draws"].as_u64().unwrap(), client["frames"].as_u64().unwrap());
-    assert!(draws >= frames + 4, "{draws} draws, {frames} frames: {client}");
+    // Nobody sees a frame twice without a window. A request, such as for a picture, may need one more draw.
+    assert!((frames..frames + 4).contains(&draws), "{draws} draws, {frames} frames: {client}");
     println!("{draws} draws of {frames} frames, late by {} µs at most", client["late_us"]);
 }
 

@@ -84,12 +84,17 @@ fn a_headless_renderer_draws_only_what_is_new() {
         assert_eq!(client.state().frames_drawn, before);
         before
     };
+    shown(&mut client, 0, &[255; 12]);
     let before = rests(&mut client);
-    for frame in 0..5 {
+    for frame in 1..6 {
         client.frame(frame, &[255; 12]);
     }
+    while client.freed < 6 {
+        assert!(matches!(client.hear().0, FromServer::Free { frame } if frame == client.freed));
+        client.freed += 1;
+    }
     assert_eq!(rests(&mut client), before + 5);
-    let seen = shown(&mut client, 5, &[200; 12]);
+    let seen = shown(&mut client, 6, &[200; 12]);
     assert_eq!(seen.at(0.5, 0.5), [200; 3]);
     renderer.end().assert_fine();
 }
@@ -308,8 +313,7 @@ fn a_picture_after_a_frame_waits_for_that_frame_and_answers_have_their_ids() {
     let shown_at = state.shown_at.unwrap();
     assert!((before..=now()).contains(&shown_at), "{before} {shown_at}");
     // This is the time of the frame's first draw. Later draws do not change it.
-    let drawn = state.frames_drawn;
-    while client.state().frames_drawn < drawn + 3 {}
+    client.see_again(3);
     assert_eq!(client.state().shown_at, Some(shown_at));
     renderer.end().assert_fine();
 }
