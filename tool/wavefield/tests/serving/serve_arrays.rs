@@ -465,7 +465,7 @@ fn every_message_has_the_fields_of_the_page() {
     say(r#"{"type": "hello", "protocol": 2, "client": "strict", "memory": "host", "ring": 2}"#);
     let (welcome, files) = answer(
         "type protocol server device memory array frame_bytes offset_alignment largest_allocation ring slots \
-         frame_seconds parameters",
+         frame_seconds parameters window",
     );
     let slot =
         |number: u64| json!({"fd": 0, "offset": number << 16, "bytes": 4096, "allocation_bytes": 131_072});
