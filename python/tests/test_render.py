@@ -601,6 +601,7 @@ def test_a_real_picture_is_the_snapshot(real: wavefield.Field) -> None:
 def test_real_depth_normal_and_index_are_those_of_the_plane(real: wavefield.Field) -> None:
     width, height = 84, 60
     cameras = [Camera(0.4 + 0.3 * view, 0.5, 3.0, (0.1, -0.1, 0.0)) for view in range(3)]
+    real.parameters["limits"] = (0, 1)  # otherwise those of the first frame
     for frame in range(3):
         real.show(plane(frame))
         depth, normal, index = real.render("depth", "normal", "index", cameras=cameras, size=(width, height))

@@ -1,5 +1,5 @@
 #[cfg(target_os = "linux")]
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 #[cfg(target_os = "linux")]
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind, set_hook, take_hook};
@@ -106,23 +106,28 @@ static X_SERVER_IS_GONE: AtomicBool = AtomicBool::new(false);
 fn outlive_x_server(event_loop: &winit::event_loop::EventLoop<()>) {
     use winit::raw_window_handle::{HasDisplayHandle, RawDisplayHandle};
 
-    type Handler = extern "C" fn(*mut c_void, *mut c_void);
+    extern "C" fn broken(_display: *mut c_void) -> c_int {
+        0
+    }
     extern "C" fn gone(_display: *mut c_void, _data: *mut c_void) {
         X_SERVER_IS_GONE.store(true, Relaxed);
     }
+    type OnBroken = unsafe extern "C" fn(extern "C" fn(*mut c_void) -> c_int) -> *mut c_void;
+    type OnExit = unsafe extern "C" fn(*mut c_void, extern "C" fn(*mut c_void, *mut c_void), *mut c_void);
     let Ok(RawDisplayHandle::Xlib(handle)) = event_loop.display_handle().map(|handle| handle.as_raw()) else {
         return;
     };
     let Some(display) = handle.display else { return };
     // SAFETY: the library, which winit has loaded already, runs no code of ours when it is loaded or closed. The
-    // display lives as long as the event loop. The function has this type, and the handler lives for ever.
+    // display lives as long as the event loop. The functions have these types, and the handlers live for ever.
     unsafe {
         let Ok(library) = libloading::Library::new("libX11.so.6") else { return };
-        let set = library.get::<unsafe extern "C" fn(*mut c_void, Handler, *mut c_void)>(
-            c"XSetIOErrorExitHandler".to_bytes(),
-        );
-        if let Ok(set) = set {
-            set(display.as_ptr(), gone, std::ptr::null_mut());
+        let on_broken = library.get::<OnBroken>("XSetIOErrorHandler");
+        let on_exit = library.get::<OnExit>("XSetIOErrorExitHandler");
+        if let (Ok(on_broken), Ok(on_exit)) = (on_broken, on_exit) {
+            // The default of the first one ends the process, too.
+            on_broken(broken);
+            on_exit(display.as_ptr(), gone, std::ptr::null_mut());
         }
     }
 }
