@@ -276,6 +276,7 @@ def planes(field: wavefield.Field, make: Callable[[wavefield.Field], Library], c
     plane = Plane(library)
     wrong_in = library.compiled(plane.wrong)
     wrong, compared, taken = 0, 0, 0
+    field.parameters["limits"] = (0, 1)  # otherwise those of the first frame
     with copies_counted() as copies:
         for frame in range(count):
             slope = slope_of(frame)
