@@ -357,8 +357,10 @@ def captures(by: Torch | Cupy) -> Iterator[tuple[str, str]]:
                 by.replay()
             if (by.numbers() != before + 0.25).any():
                 wrong = "the replay computed something else"
-            right = show(by.numbers(), limits).snapshot()
-            if (show(by.x, limits).snapshot() != right).any():
+            field = show(by.numbers(), limits)
+            right = field.snapshot()
+            field = show(by.x, limits)
+            if (field.snapshot() != right).any():
                 wrong = "what is shown after the replay is something else"
         except Exception as error:
             wrong = f"{type(error).__name__}: {error}"

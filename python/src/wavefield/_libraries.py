@@ -161,7 +161,7 @@ def on_the_host(array: Any) -> NDArray[Any]:
         if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
             return _dlpack.numpy(array)
         host = unmasked(array) if isinstance(array, np.ma.MaskedArray) else np.asarray(array)
-        if host.dtype == object and not host.ndim:
+        if host.dtype == object and (not host.ndim or "sparse" in type(array).__module__):
             raise TypeError("it is no array")
         return host
 
