@@ -42,8 +42,17 @@ pub struct SettingsChange {
     pub paused: Option<bool>,
     pub limits: Option<[f64; 2]>,
     pub size: Option<f64>,
-    pub fit: Option<Fit>,
+    pub fit: Option<FitChange>,
     pub units: Option<[f64; 2]>,
+}
+
+/// A [`Fit`] as a client sends it: a number that 32-bit floats do not hold must not end the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FitChange {
+    pub center: [f64; 3],
+    pub radius: f64,
+    #[serde(default)]
+    pub aspect: f64,
 }
 
 impl SettingsChange {
@@ -96,13 +105,15 @@ impl SettingsChange {
     }
 }
 
-fn checked_fit(fit: Fit) -> Result<Fit, String> {
-    let Fit { center, radius, aspect } = fit;
+fn checked_fit(fit: FitChange) -> Result<Fit, String> {
+    let FitChange { center, radius, aspect } = fit;
+    let fit =
+        Fit { center: center.map(|number| number as f32), radius: radius as f32, aspect: aspect as f32 };
     if !(aspect == 0.0 || (1e-3..=1e3).contains(&aspect)) {
         return Err(format!("fit: the aspect {aspect} is neither 0 nor from 0.001 to 1000"));
     }
     // Shaders also use one over the radius, and treat denormal numbers as zero.
-    if (1e-37..=1e37).contains(&radius) && center.iter().all(|number| number.is_finite()) {
+    if (1e-37..=1e37).contains(&radius) && fit.center.iter().all(|number| number.is_finite()) {
         return Ok(fit);
     }
     Err(format!("fit: {center:?} is not finite, or {radius} is not from 1e-37 to 1e37, as 32-bit floats"))

@@ -198,7 +198,8 @@ fn words(found: &FoundElement, units: [f64; 2]) -> String {
         let number = f64::from(drawn);
         let is_place = ["x", "y", "z"].contains(name);
         if units != [0.0, 1.0] && !is_place && number.is_finite() {
-            return format!("{name} {}", self::number(offset + factor * number, 1e-4 * factor.abs()));
+            let step = 10f64.powf((1e-4 * factor.abs()).log10().floor());
+            return format!("{name} {}", self::number(offset + factor * number, step));
         }
         let size = number.abs();
         match number.fract() == 0.0 && size < 1e6 || !size.is_finite() {

@@ -184,7 +184,7 @@ mod tests {
         };
         assert_eq!(forwarded("/socket?", "hub.example", "X-Forwarded-For: 10.0.0.1"), 101);
         assert_eq!(forwarded("/user/me/proxy/8090/socket?", "hub.example", "X-Forwarded-Proto: https"), 101);
-        assert_eq!(forwarded("/user/me/proxy/8090/", "hub.example", "X-Forwarded-Proto: https"), 200);
+        assert_eq!(forwarded("/user/me/proxy/8090/?", "hub.example", "X-Forwarded-Proto: https"), 200);
         assert_eq!(forwarded("/socket?", "localhost:8090", "X-Forwarded-Host: hub.example"), 101);
         assert_eq!(forwarded("/socket?", "hub.example", "X-Other: 1"), 421);
         assert_eq!(forwarded("/socket?", "localhost:8090", "X-Forwarded-Host: other.example"), 403);
