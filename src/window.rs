@@ -88,8 +88,8 @@ pub fn run(event_loop: EventLoop<()>, options: &Options) -> Result<Option<Summar
     }
 }
 
-/// Makes an error of a panic of winit, which panics if an X11 library that it opens at run time is missing, and
-/// on an error of the X server. Other panics go on.
+/// Turns a panic of winit into an error, and does not print it. winit panics if an X11 library is missing, and on
+/// some errors of the X server. Other panics go on.
 fn without_winit_panic<T>(run: impl FnOnce() -> T) -> Result<T> {
     let previous = Arc::new(take_hook());
     let is_of_winit = Arc::new(AtomicBool::new(false));

@@ -73,14 +73,14 @@ pub use until_closed::end_when_closed;
 #[derive(Args, Clone, Debug)]
 pub struct ServeOptions {
     /// Listen here [default: $XDG_RUNTIME_DIR/wavefield.sock, or /tmp/wavefield-UID/wavefield.sock].
-    #[arg(long, value_name = "PATH", default_value_os_t = default_path(), hide_default_value = true, help_heading = HOW)]
-    pub socket: PathBuf,
+    #[arg(long, value_name = "PATH", help_heading = HOW)]
+    pub socket: Option<PathBuf>,
     /// End when the other end of this inherited pipe or socket closes, that is, when the program that
     /// started this one ends. Then the socket's folder is removed if it is empty.
     #[arg(long, value_name = "FD", value_parser = parse::whole(0, i32::MAX as u64), allow_hyphen_values = true, help_heading = HOW)]
     pub until_closed: Option<u64>,
     // 0 means 60 while a client's frames are shown, and no limit otherwise.
-    /// Headless: draws per second while there is nothing new; 0 draws without a pause.
+    /// Headless, with --frames or --verify: draws per second while there is nothing new; 0 draws without a pause.
     #[arg(long, value_name = "HZ", default_value = "60", value_parser = parse::pace, allow_hyphen_values = true, help_heading = HOW)]
     pub pace: f64,
     /// Write the measurements of each client as JSON.
@@ -96,6 +96,12 @@ struct ServeSetup {
     window: bool,
 }
 
+impl ServeOptions {
+    fn socket(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(default_path)
+    }
+}
+
 fn listen(config: &Config, options: &ServeOptions, stop: &Stop) -> Result<Acceptor> {
     if config.scene == Scene::Texture {
         return Err(Error::Usage(
@@ -103,7 +109,7 @@ fn listen(config: &Config, options: &ServeOptions, stop: &Stop) -> Result<Accept
                 .into(),
         ));
     }
-    let listener = Listener::bind(&options.socket, options.until_closed.is_some())?;
+    let listener = Listener::bind(&options.socket(), options.until_closed.is_some())?;
     Acceptor::open(listener, rustix::process::getuid().as_raw(), stop)
 }
 

@@ -56,7 +56,7 @@ impl ServeHook {
         options: &ServeOptions,
         window: bool,
     ) -> Self {
-        note!("note: listening on {}", options.socket.display());
+        note!("note: listening on {}", options.socket().display());
         wavefield_gpu::threads::sleep_exactly();
         let setup = ServeSetup { choice, config: config.clone(), options: options.clone(), window };
         Self {

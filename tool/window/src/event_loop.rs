@@ -47,9 +47,9 @@ impl EventLoop {
     }
 }
 
-/// Returns the text of a panic of winit, and prints nothing of it. winit panics if an X11 library that it opens
-/// at run time is missing, and on an error of the X server: that of a picture for a window that another program
-/// has destroyed, for example. Other panics go on.
+/// Turns a panic of winit into an error with its text, and does not print it. winit panics if an X11 library is
+/// missing, and on some errors of the X server, such as one about a window that another program has destroyed.
+/// Other panics go on.
 fn without_winit_panic<T>(run: impl FnOnce() -> T) -> std::result::Result<T, String> {
     let previous = Arc::new(take_hook());
     let is_of_winit = Arc::new(AtomicBool::new(false));
