@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 from cuda.bindings import driver as real
 
 OK = real.CUresult.CUDA_SUCCESS
@@ -27,6 +28,20 @@ DEVICE_0, DEVICE_1 = 76, 77
 MODES, STATUS = real.CUstreamCaptureMode, real.CUstreamCaptureStatus
 ENDED = real.CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
 NOT_READY = real.CUresult.CUDA_ERROR_NOT_READY
+
+
+def range_keys(numbers: np.ndarray) -> tuple[int, int]:
+    """Return the keys of range.cu: the one's complement of the smallest number's, and the largest number's."""
+    if not numbers.size:
+        return 0, 0
+    keys = []
+    for number in (numbers.min(), numbers.max()):
+        if numbers.dtype.kind == "f":
+            bits = int.from_bytes(np.float64(number).tobytes(), "little")
+            keys.append(bits ^ (2**64 - 1 if bits >> 63 else 2**63))
+        else:
+            keys.append(int(number) + 2**63 * (numbers.dtype.kind == "i"))
+    return 2**64 - 1 - keys[0], keys[1]
 
 
 class Timeline:
@@ -83,6 +98,8 @@ class FakeDriver(ModuleType):
         self.semaphores: dict[int, Timeline] = {}
         self.events: dict[int, list[tuple[int, int]]] = {}
         self.done: dict[int, int] = {}
+        self.asked: dict[int, float] = {}
+        """Since when an event that is not done was asked for."""
         self.enqueued: dict[int, int] = {}
         self.contexts: list[int] = []
         self.allocations: dict[int, Any] = {}
@@ -249,6 +266,8 @@ class FakeDriver(ModuleType):
         self.need_context()
         handle = next(self.handles)
         self.streams[handle] = []
+        if self.contexts[-1] == DEVICE_0:
+            self.home[handle] = DEVICE_0
         if not int(flags):
             self.blocking.add(handle)
         return (OK, real.CUstream(handle))
@@ -281,7 +300,12 @@ class FakeDriver(ModuleType):
 
     def cuEventQuery(self, event: Any) -> Any:
         self.run()
-        return (OK if self.passed(self.events[int(event)]) else NOT_READY,)
+        if self.passed(self.events[int(event)]):
+            self.asked.pop(int(event), None)
+            return (OK,)
+        since = self.asked.setdefault(int(event), time.monotonic())
+        assert time.monotonic() < since + 3, "this is waited for in vain"
+        return (NOT_READY,)
 
     def cuStreamWaitEvent(self, stream: int, event: Any, flags: int) -> Any:
         points = self.events[int(event)]
@@ -444,6 +468,72 @@ class FakeDriver(ModuleType):
             return True
 
         self.enqueue(stream, signal)
+        return (OK,)
+
+    # The kernel of range.cu, in NumPy.
+
+    def cuModuleLoadData(self, image: bytes) -> Any:
+        self.need_context()
+        assert b".entry range(" in image
+        return (OK, real.CUmodule(1))
+
+    def cuModuleGetFunction(self, module: Any, name: bytes) -> Any:
+        assert name == b"range"
+        return (OK, real.CUfunction(1))
+
+    def cuMemHostAlloc(self, size: int, flags: int) -> Any:
+        return self.cuMemAlloc(size)
+
+    def is_allocated(self, address: int) -> bool:
+        return any(base <= int(address) < base + len(memory) for base, memory in self.allocations.items())
+
+    def cuMemsetD8Async(self, pointer: int, value: int, size: int, stream: int) -> Any:
+        self.need_context()
+        assert self.is_allocated(pointer)
+
+        def step() -> bool:
+            ctypes.memset(int(pointer), value, size)
+            return True
+
+        self.enqueue(stream, step)
+        return (OK,)
+
+    def cuMemcpyDtoHAsync(self, to: int, source: int, size: int, stream: int) -> Any:
+        self.need_context()
+        assert self.is_allocated(source) and self.is_allocated(to)
+
+        def step() -> bool:
+            ctypes.memmove(int(to), int(source), size)
+            return True
+
+        self.enqueue(stream, step)
+        return (OK,)
+
+    def cuLaunchKernel(self, function: Any, *launch: Any) -> Any:
+        self.need_context()
+        *grid, shared, stream, (arguments, types), extra = launch
+        assert len(arguments) == len(types) == 10 and (grid[1:], shared, extra) == ([1, 1, 256, 1, 1], 0, 0)
+        data, rows, cols, row_stride, col_stride, step, components, value, kind, found = arguments
+        assert self.is_allocated(found)
+        dtype = np.dtype(f"{chr(kind // 256)}{kind % 256}")
+
+        def run() -> bool:
+            shape, strides = (rows, cols, components), (row_stride, col_stride, step)
+            size = sum((count - 1) * stride for count, stride in zip(shape, strides, strict=True)) + dtype.itemsize
+            memory = np.frombuffer((ctypes.c_char * size).from_address(data), np.uint8)
+            array = np.ndarray(shape, dtype, memory, strides=strides).reshape(-1, components)
+            finite = np.isfinite(array)
+            all_are = value == components
+            pairs = [array[finite] if all_are else array[finite[:, value], value]]
+            if not all_are:
+                pairs = [*array[finite[:, :3].all(1), :3].T, *pairs]
+            keys = [key for numbers in pairs for key in range_keys(numbers)]
+            there = (ctypes.c_uint64 * len(keys)).from_address(int(found) + 64 - 8 * len(keys))
+            for at, key in enumerate(keys):
+                there[at] = key
+            return True
+
+        self.enqueue(stream, run)
         return (OK,)
 
     def cuPointerGetAttribute(self, attribute: Any, pointer: int) -> Any:

@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -836,7 +837,7 @@ def fits(out: Path) -> str:
     import numpy as np
 
     from projection import project
-    from wavefield import _fit, _libraries, _limits
+    from wavefield import _fit, _limits, _range
     from wavefield._layout import Layout
 
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -856,8 +857,9 @@ def fits(out: Path) -> str:
             layout, times = Layout.of("points", host.shape, "float32"), []
             for _ in range(50):
                 start = time.perf_counter()
-                choice = _libraries.limits_of(_limits.Choice(), points, layout, dtype, None)
-                fit = _libraries.fit_of(_fit.Fit(), points, layout, dtype, None)
+                search = _range.Search(points, layout)
+                choice = _range.limits_of(_limits.Choice(), layout, dtype, None, partial(search.ends, bool))
+                fit = _range.fit_of(_fit.Fit(), layout, dtype, None, partial(search.ends, bool))
                 times.append(1e6 * (time.perf_counter() - start))
             assert choice.limits == (host[:, 1].min(), host[:, 1].max())
             field = wavefield.show(few, kind="points", size=1, window=False)

@@ -448,6 +448,7 @@ def test_an_import_that_was_interrupted_is_given_back(
 
     renderer.answers["import"] = late
     start = mapped(driver, CHUNK)
+    field.camera = wavefield.Camera(0, 0, 3)  # otherwise `show` first asks for another view
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
 
         def press(*_: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from functools import partial
 from typing import Any
@@ -14,8 +15,9 @@ from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer
 from started import Started
 from test_arrays import GPU, Dlpack
+from test_cuda import DeviceArray
 from test_end_to_end import SMALL, WHY_NOT
-from wavefield import _fit, _libraries, _limits, _say, _show
+from wavefield import _fit, _libraries, _limits, _range, _say, _show
 from wavefield._layout import Kind, Layout
 
 pytestmark = pytest.mark.usefixtures("started")
@@ -205,7 +207,8 @@ def test_jax() -> None:
     scaled = _libraries.scaled(array, layout, "int32", (float(2**27), 23.0), _fit.Fit())
     assert scaled.dtype == "float32"
     np.testing.assert_allclose(np.asarray(scaled), np.arange(24).reshape(4, 6) / 23, atol=1e-6)
-    assert _libraries.extent(jax.numpy.asarray([[np.nan, 2.0], [np.inf, 3.0]])) == (2.0, 3.0)
+    search = _range.Search(jax.numpy.asarray([[np.nan, 2.0], [np.inf, 3.0]]), Layout.of("image", (2, 2), "float32"))
+    assert search.ends(lambda: None) == ((2.0, 3.0), None)
 
 
 # Masks and colours.
@@ -460,15 +463,61 @@ def test_a_field_whose_array_is_far_away_says_so(renderer: FakeRenderer, capsys:
         field.show(np.full((4, 6), np.nan, np.float32))
 
 
-def test_an_array_of_unknown_range_is_said(
+GPU_ARRAYS: dict[str, Any] = {
+    "float16": np.linspace(-3, 5, 24).reshape(4, 6).astype(np.float16),
+    "float32": np.where(IMAGE[1, 1] == IMAGE, np.nan, IMAGE).astype(np.float32),
+    "float64": np.where(IMAGE[1, 1] == IMAGE, -np.inf, IMAGE.astype(np.float64) * 1e300),
+    "int32": np.arange(-12, 12, dtype=np.int32).reshape(4, 6) * 100_000_000,
+    "int64": np.arange(24, dtype=np.int64).reshape(4, 6) * 123_456_789_012_345_678 - 2**62,
+    "uint8": np.arange(24, dtype=np.uint8).reshape(4, 6) * 7 + 3,
+    "uint32": np.arange(24, dtype=np.uint32).reshape(4, 6) * 123_456_789 + 5,
+    "uint64": np.arange(24, dtype=np.uint64).reshape(4, 6) * np.uint64(700_000_000_000_000_000) + np.uint64(2**60),
+}
+
+
+@pytest.mark.parametrize("dtype", GPU_ARRAYS)
+@pytest.mark.parametrize("gaps", [False, True])
+def test_the_ends_of_an_array_on_a_gpu(driver: FakeDriver, dtype: str, gaps: bool) -> None:
+    array = GPU_ARRAYS[dtype]
+    assert str(array.dtype) == dtype
+    array = np.ascontiguousarray(array.T)[::2, ::-1].T if gaps else array
+    search = _range.Search(DeviceArray(array), Layout.of("image", array.shape, "float32"))
+    finite = [number for number in array.ravel().tolist() if np.isfinite(number)]
+    assert search.ends(lambda: None) == ((min(finite), max(finite)), None)
+
+
+@pytest.mark.parametrize("kind", ["points", "mesh"])
+def test_the_box_of_places_on_a_gpu(driver: FakeDriver, kind: str) -> None:
+    shape = (60, 4) if kind == "points" else (6, 10, 4)
+    array = np.random.default_rng(1).normal(size=shape)
+    flat = array.reshape(-1, 4)
+    flat[3, 1], flat[4, 0], flat[5, 3] = np.nan, np.inf, 1e9
+    search = _range.Search(DeviceArray(array), Layout.of(kind, shape, "float32"))
+    places = np.delete(flat, [3, 4], 0)[:, :3]
+    values = (flat[:, 3].min(), 1e9)
+    assert search.ends(lambda: None) == (values, (tuple(places.min(0)), tuple(places.max(0))))
+    array[...] = np.nan
+    assert _range.Search(DeviceArray(array), Layout.of(kind, shape, "float32")).ends(lambda: None) == (None, None)
+
+
+def test_later_arrays_of_a_field_are_looked_at_without_waiting(
     renderer: FakeRenderer, driver: FakeDriver, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """An array may be written late, and then its range is known late."""
+    driver.streams[50] = []
+    late = threading.Event()
     with wavefield.connect(renderer.path, kind="image", shape=(4, 6)) as field:
         field.show(Dlpack(IMAGE, GPU))
-        assert 'field.parameters["limits"], now (0.0, 1.0)' in capsys.readouterr().err
-        field.status()
-        renderer.draw(driver)
-    np.testing.assert_array_equal(renderer.frames[0], IMAGE)
+        assert field.parameters["limits"] == (IMAGE.min(), IMAGE.max())
+        driver.enqueue(50, late.is_set)
+        for times in (100, 10_000):
+            field.show(DeviceArray(IMAGE * np.float32(times), stream=50))
+            assert field.parameters["limits"] == (IMAGE.min(), IMAGE.max()), "nothing waits"
+        late.set()
+        driver.run()
+        field._before_a_picture()
+        assert field.parameters["limits"] == (IMAGE.min() * 10_000, IMAGE.max() * 10_000)
+    assert "the colours' limits are now" in capsys.readouterr().err
 
 
 # What `show` returns.

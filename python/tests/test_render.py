@@ -20,8 +20,7 @@ import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer
 from test_end_to_end import EXAMPLES, WHY_NOT
-from wavefield import Camera, _dlpack, _libraries, _limits, _picture, _places, _render
-from wavefield._layout import Layout
+from wavefield import Camera, _dlpack, _picture, _places, _render
 
 KINDS: tuple[Any, ...] = ("color", "depth", "normal", "index")
 DTYPES = {"color": "uint8", "depth": "float32", "normal": "float32", "index": "int32"}
@@ -432,14 +431,6 @@ def test_so_many_calls_wait_for_a_frame(
     field.picture()
     drawn()
     assert field._pictured, "the program has seen what it shows"
-
-
-def test_the_limits_of_a_picture_must_be_given(field: wavefield.Field, drawn: Callable[[], None]) -> None:
-    hand_over(field)
-    depth = field.picture("depth")
-    drawn()
-    with pytest.raises(wavefield.ArrayMismatch, match=r"limits=\(low, high\)"):
-        _libraries.limits_of(_limits.Choice(), depth, Layout.of("image", (2, 3), "float32"), "float32", None)
 
 
 @pytest.mark.parametrize("most", [_places.MOST_BYTES, 600])

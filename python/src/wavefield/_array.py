@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from . import _cuda, _dlpack, _libraries, _streams
@@ -186,13 +185,6 @@ class Array:
             self._order_consumer(device.context, _streams.stream_of(cuda.default_stream()))
         # With sync=True the CPU would wait for the stream.
         return cuda.as_cuda_array(self, sync=False)
-
-    def _library_array(self) -> Any:
-        """Return the array of a library that this process has imported, if one can read the memory."""
-        if not isinstance(self._memory, DeviceMemory):
-            return self.as_numpy()
-        calls = {"cupy": self.as_cupy, "torch": self.as_torch, "numba.cuda": self.as_numba}
-        return next((call() for name, call in calls.items() if sys.modules.get(name)), self)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return (2, ordinal) in CUDA memory, (1, 0) in host memory."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import _thread
 import os
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -339,6 +340,16 @@ class Event:
                 "cause is a kernel that ran earlier in this process"
             )
         return True
+
+    def wait(self, meanwhile: Callable[[], object]) -> None:
+        """Wait until the point is reached. Unlike cuEventSynchronize, hears Ctrl-C, and what `meanwhile` raises."""
+        # A sleep takes 60 µs at least, so it does not sleep at once.
+        start, pause = time.monotonic(), 20e-6
+        while not self.done:
+            if time.monotonic() - start > 200e-6:
+                meanwhile()
+                time.sleep(pause)
+                pause = min(2 * pause, 1e-3)
 
 
 def order(context: Context, first: int, then: int) -> None:

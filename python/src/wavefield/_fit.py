@@ -102,17 +102,15 @@ def of_extent(extent: Any, sort: tuple[Any, ...]) -> Fit:
     return Fit(sort, ((x0 + x1) / 2, 0.0, (z0 + z1) / 2), max(wide, deep) / 2, aspect=wide / deep, fresh=True)
 
 
-def choose(
-    last: Fit, sort: tuple[Any, ...], wish: Camera | str | None, quick: bool, box: Callable[[], Box | None]
-) -> Fit:
+def choose(last: Fit, sort: tuple[Any, ...], wish: Camera | str | None, box: Callable[[], Box | None]) -> Fit:
     """Return the fit for an array. `wish`: a camera, "fit", or None.
 
-    `box` returns two corners around its finite points, or None if there are none; if not `quick`, it takes long.
+    `box` returns two corners around its finite points, or None if there are none.
     """
     first, new, given = last.sort is None, last.sort != sort, isinstance(wish, Camera)
     kept = replace(last, sort=sort, given=given or (last.given and wish is None))
     needed = new or wish == "fit"
-    if (wish is None and last.given and (first or not new)) or not (needed or quick):
+    if wish is None and last.given and (first or not new):
         return kept
     found = box()
     if found is None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import math
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from . import _dlpack, _fit, _limits
-from ._layout import dtype_name, native_name
+from ._layout import dtype_name
 from .errors import ArrayMismatch, LibraryMissing, WavefieldError
 
 if TYPE_CHECKING:
@@ -121,24 +119,6 @@ def _in_long(array: Any, dtype: str) -> Any:
     return array.long() if dtype in ("uint32", "uint64") and hasattr(array, "long") else array
 
 
-def _is_quick(array: Any) -> bool:
-    return hasattr(array, "min") or hasattr(array, "_library_array")
-
-
-def _computable(array: Any, dtype: str) -> Any:
-    """Return the array, or what a library makes of it, with `min`. Numba's are read on the CPU, which takes long."""
-    if hasattr(array, "_library_array"):
-        array = array._library_array()
-    if hasattr(array, "min"):
-        return _in_long(array, dtype)
-    if hasattr(array, "_library_array") or not (hasattr(array, "copy_to_host") or hasattr(array, "__array__")):
-        raise ArrayMismatch(
-            "the span of this array in CUDA memory is unknown: give limits=(low, high), or show what a library makes "
-            "of it, such as torch.from_dlpack(x)"
-        )
-    return on_the_host(array)
-
-
 def copied(array: Any, in_torch: str = "clone") -> Any:
     """Return a copy without gaps by the array's own library, on its device. PyTorch's "clone" may keep gaps."""
     with refusing(array, "cannot be copied without gaps"):
@@ -177,80 +157,6 @@ def unmasked(array: Any) -> NDArray[Any]:
         array = array.astype(np.longdouble if array.dtype.itemsize == 8 else np.float64)
     filled: NDArray[Any] = array.filled(np.nan)
     return filled
-
-
-def extent(values: Any) -> _limits.Pair | None:
-    """Return the smallest and the largest finite number, on the array's device; None if there is none."""
-    import numpy as np
-
-    with refusing(values, "does not say its range"), np.errstate(all="ignore"):
-        if not (hasattr(values, "min") and hasattr(values, "max")):  # such as Numba's
-            values = on_the_host(values)
-        number: Any = int if _limits.is_whole(native_name(dtype_name(values.dtype))) else float
-        low, high = number(values.min()), number(values.max())
-        if not (math.isfinite(low) and math.isfinite(high)):
-            # NaN and infinity, minus themselves, are NaN.
-            values = values[(values - values) == 0]
-            if not values.shape[0]:
-                return None
-            low, high = number(values.min()), number(values.max())
-    return low, high
-
-
-def limits_of(last: _limits.Choice, array: Any, layout: Layout, dtype: str, wish: Any) -> _limits.Choice:
-    """Return the limits for an array of this type, drawn with this layout, after `last`."""
-    import numpy as np
-
-    follows = wish is not None or last.follows
-
-    def span() -> _limits.Pair | None:
-        if layout.colours:
-            return 0, int(np.iinfo(dtype).max) if _limits.is_whole(dtype) else 1
-        if layout.kind == "mesh" and not follows:
-            return 0.0, 1.0
-        values = _computable(array, dtype)
-        column = {"mesh": 3, "points": 3 if layout.shape[-1] == 4 else 1}.get(layout.kind)
-        return extent(values if column is None else values[..., column])
-
-    return _limits.choose(last, layout.sort(dtype), wish, _is_quick(array), span)
-
-
-def fit_of(last: _fit.Fit, array: Any, layout: Layout, dtype: str, wish: Any) -> _fit.Fit:
-    """Return the fit for an array of this type, drawn with this layout, after `last`."""
-    if layout.kind not in ("points", "mesh"):
-        # The extent of a surface holds for surfaces of this shape and type.
-        kept = last if last.aspect and last.sort == layout.sort(dtype) else _fit.Fit()
-        return replace(kept, fresh=wish == "fit")
-
-    def box() -> _fit.Box | None:
-        with contextlib.suppress(ArrayMismatch):
-            return _box(_computable(array, dtype))
-        return None
-
-    return _fit.choose(last, layout.sort(dtype), wish, _is_quick(array), box)
-
-
-def _box(array: Any) -> _fit.Box | None:
-    """Return the smallest and the largest x, y and z of the finite places, on the array's device."""
-    import numpy as np
-
-    def corner(rows: Any, name: str) -> _fit.Triple:
-        while len(rows.shape) > 1:  # PyTorch's `min` also returns indices
-            rows = getattr(rows, f"a{name}", getattr(rows, name))(0)
-        x, y, z = rows[:3].tolist()
-        return x, y, z
-
-    with refusing(array, "does not say its range"), np.errstate(all="ignore"):
-        count = array.shape[0]
-        # Libraries are slow at few columns of many rows. So reduce parts of the rows, side by side, and then these.
-        fold = next((side for side in range(math.isqrt(count), 31, -1) if count % side == 0), 0)
-        folded = array.reshape(fold, -1, array.shape[1]) if fold and len(array.shape) == 2 else array
-        box = corner(folded, "min"), corner(folded, "max")
-        if not all(map(math.isfinite, (*box[0], *box[1]))):
-            places = array.reshape(-1, array.shape[-1])[:, :3]
-            places = places[((places - places) == 0).all(1)]
-            return (corner(places, "min"), corner(places, "max")) if places.shape[0] else None
-    return box
 
 
 def units_of(choice: _limits.Choice, fit: _fit.Fit, layout: Layout, dtype: str, given: str) -> _limits.Pair:

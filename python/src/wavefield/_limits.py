@@ -84,10 +84,10 @@ def wish(value: Any) -> Any:
     return low, high
 
 
-def choose(last: Choice, sort: tuple[Any, ...], wish: Any, quick: bool, span: Callable[[], Pair | None]) -> Choice:
+def choose(last: Choice, sort: tuple[Any, ...], wish: Any, span: Callable[[], Pair | None]) -> Choice:
     """Return the limits for an array. `last.limits` are those in effect.
 
-    `span` returns the array's smallest and largest number, or None if there is none; if not `quick`, it takes long.
+    `span` returns the array's smallest and largest number, or None if there is none.
     """
     if isinstance(wish, tuple):
         low, high = wish
@@ -102,7 +102,7 @@ def choose(last: Choice, sort: tuple[Any, ...], wish: Any, quick: bool, span: Ca
         why = "it has another kind, shape or type than" if new else ""
         limits = padded(span())
     else:
-        found = None if last.given or not quick else span()
+        found = None if last.given else span()
         if found is None or not _left(last.limits, found):
             return Choice(sort, last.limits, last.given)
         why, limits = "its range is 10 times away from that of", padded(found)

@@ -422,9 +422,5 @@ class CudaRing(Ring):
         return True
 
     def wait_for(self, event: _cuda.Event) -> None:
-        """Wait until the GPU has passed the event. Unlike cuEventSynchronize, hears Ctrl-C and a renderer that ends."""
-        pause = 20e-6
-        while not event.done:
-            time.sleep(pause)
-            pause = min(2 * pause, 1e-3)
-            self.connection.pump()
+        """Wait until the GPU has passed the event. Notices a renderer that ends."""
+        event.wait(self.connection.pump)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _cuda, _fit, _libraries, _limits, _open, _say
+from . import _cuda, _fit, _libraries, _limits, _open, _range, _say
 from ._array import rows_are_contiguous
 from ._launch import BROWSER, NO_WINDOW, Renderer, gpu_arguments
 from ._layout import Layout, dtypes_of, kind_of, native_name, other_reading
@@ -35,6 +35,8 @@ from .errors import (
 from .field import Field
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ._layout import Colormap, Kind
     from ._protocol import Memory
     from ._shown import Shown
@@ -370,16 +372,21 @@ def _prepare(
         with contextlib.suppress(RendererGone):  # which what follows says, too
             last._connection.pump()  # the user may have changed the limits in the window
     before = _limits.Choice() if last is None else last.parameters._choice
-    choice = _libraries.limits_of(before, source.array, layout, given, wish)
+    search = _range.Search(source, layout)
+
+    def ends() -> _range.Ends:
+        return search.ends(lambda: None if last is None or last._closed else last._connection.pump())
+
+    choice = _range.limits_of(before, layout, given, wish, ends)
     if extent is not None:
         if layout.kind != "surface":
             raise TypeError(f'extent is for kind="surface", and this is {layout.kind}')
         fit = _fit.of_extent(extent, layout.sort(native))
     else:
-        fit = _libraries.fit_of(_fit.Fit() if last is None else last._fit, source.array, layout, native, camera)
+        fit = _range.fit_of(_fit.Fit() if last is None else last._fit, layout, native, camera, ends)
     choice = choice.drawn_in(_libraries.units_of(choice, fit, layout, native, given))
     if layout.colours and wish is None and not choice.given:
-        _check_colours(source.array, given, choice)
+        _check_colours(ends, given, choice)
     if choice.units != _limits.PLAIN or fit.moves:
         source = Source(_libraries.scaled(source.array, layout, native, choice.units, fit))
         converted = f"it is {dtype} and was scaled to {target}"
@@ -396,13 +403,13 @@ def _prepare(
     return _Prepared(source, layout, converted, choice, fit)
 
 
-def _check_colours(array: Any, dtype: str, choice: _limits.Choice) -> None:
+def _check_colours(ends: Callable[[], _range.Ends], dtype: str, choice: _limits.Choice) -> None:
     """Say which numbers colours go to, if that is not what the type alone says."""
     if _limits.is_whole(dtype) and dtype != "uint8":
         low, high = choice.limits
         say_once(f'colours as {dtype} go from {low:g} to {high:g}; if these go to 255, show x.astype("uint8")')
-    elif "float" in dtype and "colours" not in _say.said and hasattr(array, "min"):
-        least, most = _libraries.extent(array) or (0.0, 1.0)
+    elif "float" in dtype and "colours" not in _say.said:
+        least, most = ends()[0] or (0.0, 1.0)
         if (least < -1 / 510 or most > 1 + 1 / 510) and is_new("colours"):
             warnings.warn(
                 f"colours as floats go from 0 to 1, and these go from {least:.4g} to {most:.4g}, so they are clipped: "

@@ -32,12 +32,12 @@ class Source:
             raise ArrayMismatch(f"the array is on DLPack device type {device}: copy it to the CPU or to a CUDA GPU")
         self.on_device = device in _GPUS
         # The context of its GPU; None without CUDA.
-        self._context: _cuda.Context | None = None
+        self.context: _cuda.Context | None = None
         if self.ordinal is not None:
             with contextlib.suppress(CudaMissing):
-                self._context = _cuda.Context.at(self.ordinal)
-        if self._context is not None:
-            self._context.refuse_capture()
+                self.context = _cuda.Context.at(self.ordinal)
+        if self.context is not None:
+            self.context.refuse_capture()
         if hasattr(array, "is_neg") and array.is_neg():  # PyTorch's DLPack leaves the sign out
             array = array.resolve_neg()
         masked = hasattr(array, "mask") and hasattr(array, "filled")
@@ -88,10 +88,10 @@ class Source:
         # The producer makes this stream wait for what it has enqueued. Without CUDA nobody waits.
         ready, number = stream or Stream(LEGACY_STREAM), -1
         with contextlib.ExitStack() as within:
-            if self._context is not None:
-                self._context.refuse_capture(ready)
+            if self.context is not None:
+                self.context.refuse_capture(ready)
                 number = ready.handle
-                within.enter_context(self._context.current())
+                within.enter_context(self.context.current())
             within.enter_context(_streams.its_gpu_is_current(array))
             taken, knows = _dlpack.export(array, stream=number)
         if taken.device[0] not in _GPUS:

@@ -8,10 +8,11 @@ import threading
 import time
 import warnings
 import weakref
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
-from . import _cuda, _fit, _libraries, _limits, _open, _picture, _protocol, _render, _source, _status, _streams
+from . import _cuda, _fit, _libraries, _limits, _open, _picture, _protocol, _range, _render, _source, _status, _streams
 from ._allocations import Allocation, Allocations
 from ._array import Array
 from ._connection import Connection, close_all
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
     from ._streams import Stream
 
 Size = tuple[int, int] | None
+
+MOST_SEARCHES = 16
+"""Of so many arrays at most, the ends are not looked at yet."""
 
 
 class Field:
@@ -90,6 +94,8 @@ class Field:
         self._watched = False
         # The array of `show(…, wait=False)` that waits for the renderer. A thread shows it; the lock is for both.
         self._later: _source.Source | None = None
+        # What is found out about the last arrays.
+        self._searches: deque[_range.Search] = deque()
         self._waiting = False
         self._turn = threading.RLock()
         if memory == "cuda":
@@ -423,19 +429,37 @@ class Field:
     def _fit_to(self, array: Any) -> None:
         """Choose limits and fit for an array that is drawn as it is, as `wavefield.show` does."""
         self._connection.pump()  # the user may have changed them in the window
-        last, layout, fit = self.parameters._choice, self._welcome.layout, self._fit
-        try:
-            choice = _libraries.limits_of(last, array, layout, layout.dtype, None)
-        except ArrayMismatch as error:
-            choice = replace(last, sort=last.sort or ())
-            say_once(f'{error}; or set field.parameters["limits"], now {last.limits}')
-        near = choice.drawn_in(_limits.PLAIN)
-        if near.limits != choice.limits:
-            say_once("numbers of more than 4e37 have the colour of an end; wavefield.show(x) scales them")
-        # Frames of a mesh are what `Array` says they are.
-        if layout.kind != "mesh" or not isinstance(array, Frame) or fit.moves:
-            fit = _libraries.fit_of(fit, array, layout, layout.dtype, None)
-        self._draw_in(near, fit)
+        choice, fit, layout = self.parameters._choice, self._fit, self._welcome.layout
+        sort, places = layout.sort(layout.dtype), layout.kind in ("mesh", "points")
+        new = choice.sort != sort or (places and fit.sort != sort) or choice.units != _limits.PLAIN or fit.moves
+        chosen = choice.given or (layout.kind == "mesh" and not choice.follows)
+        if new or not (chosen and (fit.given or not places)):
+            search = _range.Search(array, layout, self._context)
+            self._searches.append(search)
+            # To wait for each array would take as long as a frame.
+            if search.on_device and not new:
+                search.start()
+        else:
+            self._searches.clear()
+        self._look(wait=new)
+
+    def _look(self, wait: bool) -> None:
+        """Use what was found out about the last arrays. With `wait`, about all of them."""
+        while self._searches and (wait or len(self._searches) > MOST_SEARCHES or self._searches[0].done):
+            search = self._searches.popleft()
+            last, layout, fit = self.parameters._choice, self._welcome.layout, self._fit
+
+            def ends(search: _range.Search = search) -> _range.Ends:
+                return search.ends(self._connection.pump)
+
+            choice = _range.limits_of(last, layout, layout.dtype, None, ends)
+            near = choice.drawn_in(_limits.PLAIN)
+            if near.limits != choice.limits:
+                say_once("numbers of more than 4e37 have the colour of an end; wavefield.show(x) scales them")
+            # Frames of a mesh are what `Array` says they are.
+            if layout.kind != "mesh" or not isinstance(search.array, Frame) or fit.moves:
+                fit = _range.fit_of(fit, layout, layout.dtype, None, ends)
+            self._draw_in(near, fit)
 
     def _draw_in(self, choice: _limits.Choice, fit: _fit.Fit, wish: Camera | str | None = None) -> None:
         """Draw with these limits and this fit, and move the camera to `wish`, or to a new fit."""
@@ -480,6 +504,7 @@ class Field:
         with self._turn:
             if self._later is not None:
                 self._show(self._later, True, True)
+        self._look(wait=True)
 
     def _read(self, array: Any) -> _source.Source:
         """Return where an array lies."""
@@ -696,6 +721,7 @@ class Field:
             return
         with self._turn:
             self._closed, self._later = True, None
+        self._searches.clear()
         try:
             if self._pending is not None:
                 self._give_up(self._pending)

@@ -21,6 +21,11 @@ static inline __device__ float4 make_float4(float x, float y, float z, float w)
 
 static inline __device__ unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
 static inline __device__ double min(double a, double b) { return a < b ? a : b; }
+static inline __device__ unsigned long long max(unsigned long long a, unsigned long long b) { return a > b ? a : b; }
+static inline __device__ unsigned long long atomicMax(unsigned long long *at, unsigned long long a)
+{
+    return __nvvm_atom_max_gen_ull(at, a);
+}
 
 // Each is at most one PTX instruction per result, the same that nvcc chooses by default.
 static inline __device__ float __sinf(float a) { return __nvvm_sin_approx_f(a); }

@@ -1,0 +1,208 @@
+"""The smallest and the largest finite numbers of an array, found where it lies: for the limits, and for the fit."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from dataclasses import replace
+from importlib.resources import files
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from . import _cuda, _fit, _libraries, _limits
+from ._source import Source
+from ._streams import Stream
+from .errors import ArrayMismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from ._layout import Layout
+
+Ends = tuple[_limits.Pair | None, _fit.Box | None]
+"""The range of the values, and the corners of the box around the places, if there are any."""
+
+THREADS, KEYS = 256, 8
+"""As in range.cu, and so are these."""
+_TYPES = ("uint8", "uint32", "uint64", "int32", "int64", "float16", "float32", "float64")
+_ITEMS = {name: ord(name[0]) * 256 + int(name.lstrip("uintfloa")) // 8 for name in _TYPES}
+_SIGNATURE = (
+    *(ctypes.c_void_p, *[ctypes.c_uint64] * 2, *[ctypes.c_int64] * 3),
+    *(*[ctypes.c_uint] * 3, ctypes.c_void_p),
+)
+
+RESULTS = 1024
+"""How many searches may run on a GPU at the same time."""
+
+
+def limits_of(last: _limits.Choice, layout: Layout, dtype: str, wish: Any, ends: Callable[[], Ends]) -> _limits.Choice:
+    """Return the limits for an array of this type, drawn with this layout, after `last`."""
+    import numpy as np
+
+    def span() -> _limits.Pair | None:
+        if layout.colours:
+            return 0, int(np.iinfo(dtype).max) if _limits.is_whole(dtype) else 1
+        if layout.kind == "mesh" and wish is None and not last.follows:
+            return 0.0, 1.0
+        return ends()[0]
+
+    return _limits.choose(last, layout.sort(dtype), wish, span)
+
+
+def fit_of(last: _fit.Fit, layout: Layout, dtype: str, wish: Any, ends: Callable[[], Ends]) -> _fit.Fit:
+    """Return the fit for an array of this type, drawn with this layout, after `last`."""
+    if layout.kind in ("points", "mesh"):
+        return _fit.choose(last, layout.sort(dtype), wish, lambda: ends()[1])
+    # The extent of a surface holds for surfaces of this shape and type.
+    kept = last if last.aspect and last.sort == layout.sort(dtype) else _fit.Fit()
+    return replace(kept, fresh=wish == "fit")
+
+
+class Search:
+    """A search for the ends of an array, where it lies. It begins with `start`, or when they are asked for."""
+
+    def __init__(self, array: Any, layout: Layout, context: _cuda.Context | None = None) -> None:
+        """`context`: of a GPU that can read the array if it is on none."""
+        self.array = array
+        self.source = array if isinstance(array, Source) else Source(array)
+        # Which of a place's numbers is its value. Points without a value have their height's colour.
+        self.value = {"mesh": 3, "points": 3 if layout.shape[-1] == 4 else 1}.get(layout.kind)
+        self.on_device = self.source.on_device
+        self._context = self.source.context or context
+        self._event: _cuda.Event | None = None
+        self._keys: Any = None
+        self._ends: Ends | None = None
+
+    def start(self) -> None:
+        """Enqueue it. The array must be on a GPU."""
+        if self._keys is None:
+            assert self._context is not None
+            if (finder := _finders.get(self._context)) is None:
+                finder = _finders[self._context] = _Finder(self._context)
+            source = self.source.read(self._context, finder.stream)
+            if source.dtype not in _TYPES:
+                raise ArrayMismatch(
+                    f"the range of {source.dtype} in CUDA memory is unknown: give limits=(low, high), or show "
+                    'x.astype("float32")'
+                )
+            self._event = _cuda.Event(self._context)
+            self._keys = finder.start(source, self.value, self._event)
+
+    @property
+    def done(self) -> bool:
+        """Return whether `ends` would not wait."""
+        return self._event is None or self._event.done
+
+    def ends(self, meanwhile: Callable[[], object]) -> Ends:
+        """Return the ends. Calls `meanwhile` while it waits for the GPU, where the array may be written later."""
+        if self._ends is None:
+            if self.on_device and self._context is not None:
+                self.start()
+                assert self._event is not None
+                self._event.wait(meanwhile)
+                self._ends = self._of(list(self._keys))
+            else:
+                # On a GPU, but without CUDA's driver for Python.
+                host: Any = _libraries.on_the_host(self.source.array) if self.on_device else self.source.read().held
+                values = host if self.value is None else host[..., self.value]
+                self._ends = extent(values), None if self.value is None else _box(host)
+        return self._ends
+
+    def _of(self, keys: list[int]) -> Ends:
+        dtype = self.source.dtype
+        x, y, z, found = (_decoded(keys[at], keys[at + 1], dtype) for at in range(0, KEYS, 2))
+        if x is None or y is None or z is None or self.value is None:
+            return found, None
+        return found, ((x[0], y[0], z[0]), (x[1], y[1], z[1]))
+
+
+def extent(values: NDArray[Any]) -> _limits.Pair | None:
+    """Return the smallest and the largest finite number; None if there is none."""
+    import numpy as np
+
+    number: Any = int if _limits.is_whole(values.dtype.name) else float
+    with np.errstate(all="ignore"):
+        low, high = number(values.min()), number(values.max())
+        if not (math.isfinite(low) and math.isfinite(high)):
+            values = values[np.isfinite(values)]
+            return (number(values.min()), number(values.max())) if values.size else None
+    return low, high
+
+
+def _box(array: NDArray[Any]) -> _fit.Box | None:
+    """Return the smallest and the largest x, y and z of the finite places."""
+    import numpy as np
+
+    places = array.reshape(-1, array.shape[-1])
+
+    def corner(name: str) -> _fit.Triple:
+        # NumPy is slow at few columns of many rows. So reduce parts of the rows, side by side, and then these.
+        count = len(places)
+        fold = next((side for side in range(math.isqrt(count), 31, -1) if count % side == 0), 1)
+        folded = getattr(places.reshape(fold, -1), name)(0).reshape(-1, places.shape[-1])
+        x, y, z = getattr(folded, name)(0)[:3].tolist()
+        return x, y, z
+
+    with np.errstate(all="ignore"):
+        box = corner("min"), corner("max")
+        if not all(map(math.isfinite, (*box[0], *box[1]))):
+            places = places[np.isfinite(places[:, :3]).all(1)]
+            return (corner("min"), corner("max")) if len(places) else None
+    return box
+
+
+def _decoded(low: int, high: int, dtype: str) -> _limits.Pair | None:
+    """Return the numbers of two keys of range.cu."""
+    sign = 1 << 63
+    keys = ((1 << 64) - 1 - low, high)
+    if dtype.startswith("uint"):
+        return keys
+    if dtype.startswith("int"):
+        return keys[0] - sign, keys[1] - sign
+    if not high:
+        return None
+    least, most = (ctypes.c_uint64(key ^ sign if key & sign else ~key) for key in keys)
+    return ctypes.c_double.from_buffer(least).value, ctypes.c_double.from_buffer(most).value
+
+
+class _Finder:
+    """The kernel on one GPU, with its stream and the memory for its results."""
+
+    def __init__(self, context: _cuda.Context) -> None:
+        self.context = context
+        self.lock = Lock()
+        image = files("wavefield").joinpath("range.ptx").read_bytes()
+        with context.current():
+            self.function = context.call("cuModuleGetFunction", context.call("cuModuleLoadData", image), b"range")
+            self.found = int(context.call("cuMemAlloc", RESULTS * 8 * KEYS))
+            self.host = int(context.call("cuMemHostAlloc", RESULTS * 8 * KEYS, 0))
+        # Independent of the default stream, which may wait for the renderer.
+        self.stream = Stream(context.make_stream(ordered=False))
+        self.started = 0
+
+    def start(self, source: Source, value: int | None, event: _cuda.Event) -> Any:
+        """Enqueue the kernel, a copy of 64 bytes to the CPU, and the event. Return where the keys will be."""
+        context, stream, item = self.context, self.stream.handle, _ITEMS[source.dtype]
+        # Elements of some numbers each, in two dimensions. Without places the numbers may be elements.
+        inner = len(source.shape) - (value is not None or len(source.shape) == 3)
+        rows, cols, *_ = (*source.shape[:inner], 1)
+        row_stride, col_stride, *_ = (*source.strides[:inner], 0)
+        components, step = (*source.shape[inner:], 1)[0], (*source.strides[inner:], 0)[0]
+        with self.lock:
+            at = 8 * KEYS * (self.started % RESULTS)
+            self.started += 1
+            source.order(context, self.stream)
+            numbers = (rows, cols, row_stride, col_stride, step, components, components if value is None else value)
+            arguments = (source.pointer, *numbers, item, self.found + at)
+            launch = (min(-(-rows * cols // THREADS), 1024), 1, 1, THREADS, 1, 1, 0, stream, (arguments, _SIGNATURE), 0)
+            with context.current():
+                context.call("cuMemsetD8Async", self.found + at, 0, 8 * KEYS, stream)
+                context.call("cuLaunchKernel", self.function, *launch)
+                context.call("cuMemcpyDtoHAsync", self.host + at, self.found + at, 8 * KEYS, stream)
+                event.record(stream)
+            return (ctypes.c_uint64 * KEYS).from_address(self.host + at)
+
+
+_finders: dict[_cuda.Context, _Finder] = {}
