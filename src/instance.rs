@@ -12,6 +12,7 @@ use winit::raw_window_handle::RawDisplayHandle;
 /// The first version with timeline semaphores, synchronization2 and dynamic rendering in core.
 pub const VERSION: u32 = vk::API_VERSION_1_3;
 pub const DRIVERS: &str = "install the GPU's driver, or mesa-vulkan-drivers for a software device";
+const LOADER: &str = "with VK_LOADER_DEBUG=error, the loader says why a driver does not work";
 const VALIDATION: &CStr = c"VK_LAYER_KHRONOS_validation";
 
 pub struct Instance {
@@ -68,11 +69,13 @@ impl Instance {
         }
         // SAFETY: `info` points to locals.
         let raw = unsafe { entry.create_instance(&info, None) }.map_err(|result| match result {
-            vk::Result::ERROR_INCOMPATIBLE_DRIVER => anyhow!("no Vulkan driver of version 1.3: {DRIVERS}"),
+            vk::Result::ERROR_INCOMPATIBLE_DRIVER => {
+                anyhow!("no Vulkan driver of version 1.3: {DRIVERS}; {LOADER}")
+            }
             vk::Result::ERROR_EXTENSION_NOT_PRESENT => {
                 anyhow!("no Vulkan driver here can draw on this display: use --headless")
             }
-            result => failed("vkCreateInstance")(result),
+            result => anyhow!("{}; {LOADER}", failed("vkCreateInstance")(result)),
         })?;
         let mut instance = Self { messenger: None, raw, entry };
         if validation {

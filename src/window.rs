@@ -69,6 +69,10 @@ fn has_wayland() -> bool {
 
 /// Returns Debian's package of the first shared library that `text` names: its name in lower case, and its version.
 fn package(text: &str) -> Option<String> {
+    if text.contains("xlib's shared libraries") {
+        // winit does not say which of them.
+        return Some("libx11-6, libx11-xcb1, libxcursor1 or libxi6".into());
+    }
     let library =
         text.split([' ', ':', '"', '`', ',']).find(|word| word.starts_with("lib") && word.contains(".so"))?;
     let (name, version) = library.split_once(".so")?;

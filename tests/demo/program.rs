@@ -131,10 +131,49 @@ fn missing_libraries_are_named() {
     assert!(code == Some(1) && said.contains("error: no Vulkan loader: install it"), "{said}");
     let (code, said) = run("libcuda.so.1", &["--headless"]);
     assert!(code == Some(0) && said.contains("without CUDA: the CUDA driver: "), "{said}");
-    for library in ["libX11.so.6", "libXcursor.so.1", "libXi.so.6"] {
+    for (library, package) in
+        [("libX11.so.6", "libx11-6"), ("libXcursor.so.1", "libxcursor1"), ("libXi.so.6", "libxi6")]
+    {
         let (code, said) = run(library, &[]);
         assert!(code == Some(0) && said.contains("There is no display: "), "{library}: {said}");
+        // A build on a machine with the library's development package knows its path.
+        assert!(!said.contains("shared libraries") || said.contains(package), "{library}: {said}");
         assert!(said.contains("wavefield.png") && !said.contains("panicked"), "{library}: {said}");
+    }
+}
+
+/// Drivers are installed, but a damaged manifest, or another libstdc++, keeps them from working.
+#[test]
+fn drivers_that_do_not_work_are_looked_for_with_the_loader() {
+    let folder = tempfile::tempdir().unwrap();
+    let cut = folder.path().join("cut.json");
+    std::fs::write(&cut, "{\"ICD\": {\"api_").unwrap();
+    std::fs::write(folder.path().join("libstdc++.so.6"), "").unwrap();
+    for (variable, value) in [("VK_ADD_DRIVER_FILES", cut.as_path()), ("LD_LIBRARY_PATH", folder.path())] {
+        let run = |debug: &str| {
+            let mut command = demo(&["--headless"]);
+            let output = finish(command.env(variable, value).env("VK_LOADER_DEBUG", debug)).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{variable}");
+            text(&output.stderr)
+        };
+        let said = run("");
+        assert!(said.contains("VK_LOADER_DEBUG=error"), "{said}");
+        // The advice is right.
+        assert!(run("error").contains(value.to_str().unwrap()), "{}", run("error"));
+    }
+}
+
+/// Another process has the GPU to itself (46), or the kernel is for newer GPUs (209).
+#[test]
+fn a_gpu_that_refuses_says_what_to_do() {
+    let Some(stand_in) = StandIn::new() else { return };
+    for (fail, words) in
+        [("cuDevicePrimaryCtxRetain:46", "nvidia-smi -c 0"), ("cuModuleLoadData:209", "for other GPUs")]
+    {
+        let run = stand_in.run(&[&SMALL[..], &["--headless"]].concat(), fail).unwrap();
+        run.check_clean(1).unwrap();
+        let said = run.text();
+        assert!(said.contains(words) && said.contains("--compute does without it"), "{said}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::process::Child;
 
 use crate::common::display::{Display, poll};
-use crate::common::{StandIn, demo, text};
+use crate::common::{StandIn, demo, finish, text};
 
 const SMALL: [&str; 2] = ["--grid=16x16", "--size=320x200"];
 
@@ -102,4 +102,31 @@ fn ctrl_c_ends_it_well() {
     let kill = format!("kill -INT {}", open.program.id());
     assert!(std::process::Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     assert!(open.ends().contains("frames: mean "));
+}
+
+/// The socket is left over, or never existed.
+#[test]
+fn without_a_wayland_compositor_it_uses_x11() {
+    let Some(display) = Display::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    drop(std::os::unix::net::UnixListener::bind(folder.path().join("left")).unwrap());
+    for socket in ["left", "nobody"] {
+        let mut command = demo(&[&SMALL[..], &["--frames=2"]].concat());
+        display.show(&mut command).env("XDG_RUNTIME_DIR", folder.path()).env("WAYLAND_DISPLAY", socket);
+        let output = finish(&mut command).unwrap();
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(0) && said.contains("In the window: "), "{socket}: {said}");
+    }
+}
+
+#[test]
+fn a_wrong_scale_of_x11_is_an_error() {
+    let Some(display) = Display::start() else { return };
+    for scale in ["0", "nan", "large"] {
+        let mut command = demo(&SMALL);
+        let output = finish(display.show(&mut command).env("WINIT_X11_SCALE_FACTOR", scale)).unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("`WINIT_X11_SCALE_FACTOR` invalid") && !said.contains("panicked"), "{said}");
+    }
 }

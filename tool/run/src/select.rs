@@ -1,8 +1,8 @@
 use ash::vk::PhysicalDeviceType as Kind;
 use vulkan_cuda::{DeviceUuid, find_twin, same_device};
 
-use super::{DriverThread, ProducerKind};
-use wavefield_gpu::cuda::{CudaInfo, Driver, peers};
+use super::{Config, DriverThread, ProducerKind};
+use wavefield_gpu::cuda::{Cuda, CudaInfo, Driver, peers};
 use wavefield_gpu::machine::Machine;
 use wavefield_gpu::vulkan::{Adapter, Instance, Validation, WindowSurface, version};
 use wavefield_gpu::{Error, Result, report::wrap};
@@ -156,6 +156,20 @@ impl DeviceTable {
 }
 
 impl Choice {
+    /// Returns the context. If another process has the GPU to itself, `auto` goes on without CUDA.
+    pub(crate) fn context(&mut self, made: Result<Option<Cuda>>, config: &Config) -> Result<Option<Cuda>> {
+        match made {
+            // DEVICE_UNAVAILABLE.
+            Err(error @ Error::Cuda { code: 46, .. }) if config.producer == ProducerKind::Auto => {
+                (self.cuda, self.fallback) = (None, Some(error.to_string()));
+                self.announce_fallback();
+                config.check_kernel(self)?;
+                Ok(None)
+            }
+            made => made,
+        }
+    }
+
     pub(crate) fn announce_fallback(&self) {
         if let Some(reason) = &self.fallback {
             let name = &self.adapter.info().name;

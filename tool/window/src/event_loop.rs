@@ -152,6 +152,10 @@ fn words(error: &EventLoopError) -> String {
 
 /// Returns Debian's package of the first shared library that `text` names: its name in lower case, and its version.
 fn package(text: &str) -> Option<String> {
+    if text.contains("xlib's shared libraries") {
+        // winit does not say which of them.
+        return Some("libx11-6, libx11-xcb1, libxcursor1 or libxi6".into());
+    }
     let library =
         text.split([' ', ':', '"', '`', ',']).find(|word| word.starts_with("lib") && word.contains(".so"))?;
     let (name, version) = library.split_once(".so")?;
@@ -170,6 +174,10 @@ mod tests {
             ("opening libXcursor.so.1 failed: cannot open shared object file", Some("libxcursor1")),
             ("Library libxkbcommon-x11.so could not be loaded.", Some("libxkbcommon-x11-0")),
             ("libX11.so.6: cannot open shared object file", Some("libx11-6")),
+            (
+                "Failed to load one of xlib's shared libraries",
+                Some("libx11-6, libx11-xcb1, libxcursor1 or libxi6"),
+            ),
             ("the library is gone", None),
         ] {
             assert_eq!(package(text).as_deref(), name);

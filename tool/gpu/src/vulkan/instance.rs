@@ -162,8 +162,9 @@ fn require_extensions(entry: &ash::Entry, wanted: &[*const c_char]) -> Result<()
         let from_layer = name == ash::ext::debug_utils::NAME;
         if !from_layer && !present.iter().any(|e| e.extension_name_as_c_str() == Ok(name)) {
             return Err(Error::Unsupported(format!(
-                "no Vulkan driver here can draw on this display ({} is missing): use --headless",
-                name.to_string_lossy()
+                "no Vulkan driver here can draw on this display ({} is missing): use --headless{}",
+                name.to_string_lossy(),
+                crate::advice::driver_obstacles()
             )));
         }
     }

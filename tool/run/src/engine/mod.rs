@@ -22,10 +22,10 @@ use std::time::Instant;
 use ash::vk;
 use tracing::trace_span;
 
-use super::{Choice, Config, ContextThread, FrameTimes, ProducerKind, RunSummary, Stop};
+use super::{Choice, Config, ContextThread, FrameTimes, RunSummary, Stop};
 use wavefield_draw::{ColorMap, FieldView, Picture, Style};
 use wavefield_gpu::vulkan::{Device, Flight, Pacer, Queue, begin, end};
-use wavefield_gpu::{Error, Result, report::Failures};
+use wavefield_gpu::{Result, report::Failures};
 use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::producer::{Frame, reads};
 
@@ -75,16 +75,7 @@ impl Engine {
     ) -> Result<Self> {
         config.check_kernel(choice)?;
         let mut choice = choice.clone();
-        let context = match context.finish() {
-            // Another process has the GPU to itself: DEVICE_UNAVAILABLE.
-            Err(error @ Error::Cuda { code: 46, .. }) if config.producer == ProducerKind::Auto => {
-                choice = Choice { cuda: None, fallback: Some(error.to_string()), ..choice };
-                choice.announce_fallback();
-                config.check_kernel(&choice)?;
-                None
-            }
-            context => context?,
-        };
+        let context = choice.context(context.finish(), config)?;
         let choice = &choice;
         let wait_limit = WaitLimit::new(&queue, choice, config);
         queue.patience = wait_limit.limit(None);

@@ -61,7 +61,7 @@ impl Engine {
     /// nothing, and the engine can continue unless [`Work::has_failed`](super::Work::has_failed).
     pub fn switch(&mut self, choice: &Choice, config: &Config) -> Result<()> {
         let cuda = choice.twin.clone().filter(|_| config.producer.may_use_cuda());
-        let choice = Choice { cuda, ..choice.clone() };
+        let mut choice = Choice { cuda, ..choice.clone() };
         config.check_kernel(&choice)?;
         let (handoff, _) = config.handoff.on(self.device().info());
         if config.has_own_kernel() && handoff == Handoff::Inline && !config.risk_the_gpu {
@@ -70,7 +70,8 @@ impl Engine {
         let Self { observers, drawer, work, flights } = self;
         observers.settle(work)?;
         if let (Some((driver, info)), None) = (&choice.cuda, &work.context) {
-            work.context = Some(Cuda::primary(*driver, info)?);
+            let made = Cuda::primary(*driver, info).map(Some).map_err(Error::from);
+            work.context = choice.context(made, config)?;
         }
         let context = work.context.as_ref().filter(|_| choice.cuda.is_some());
         let made = Setup::make(&mut work.queue, context, &choice, config, (drawer.format, *flights))?;

@@ -109,6 +109,36 @@ fn a_window_that_no_display_has_is_refused_in_words() {
     assert!(output.status.code().is_some_and(|code| code < 2), "{}: {}", output.status, stderr(&output));
 }
 
+#[test]
+fn a_scale_that_no_display_has_is_refused_in_words() {
+    let Some(display) = Display::start() else { return };
+    for scale in ["0", "nan", "1e-6", "1000", "1e300"] {
+        let mut command = common::wavefield();
+        let command = command.args(SMALL).env("WINIT_X11_SCALE_FACTOR", scale);
+        let output = display.show(command).output().unwrap();
+        assert_exit(&output, 1);
+        let text = stderr(&output);
+        assert!(text.contains("WINIT_X11_SCALE_FACTOR") && !text.contains("panicked"), "{scale}: {text}");
+    }
+}
+
+/// A library that cannot be loaded is as good as none.
+#[test]
+fn a_library_that_keeps_the_window_away_is_named() {
+    let Some(display) = Display::start() else { return };
+    for (library, code, words) in [
+        ("libxkbcommon-x11.so.0", 0, "Debian's package is libxkbcommon-x11-0"),
+        ("libstdc++.so.6", 1, "LD_LIBRARY_PATH has a libstdc++ of its own"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(library), "").unwrap();
+        let mut command = crate::stand_in::with_libraries(folder.path());
+        let output = display.show(command.args(SMALL).current_dir(&folder)).output().unwrap();
+        assert_exit(&output, code);
+        assert!(stderr(&output).contains(words), "{library}: {}", stderr(&output));
+    }
+}
+
 /// With any limit on threads, the program ends with a result or an error, but does not panic.
 #[cfg(target_os = "linux")]
 #[test]

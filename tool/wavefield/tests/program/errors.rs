@@ -44,6 +44,27 @@ fn no_vulkan_driver() {
     assert_fails(&output, 1, &["vkCreateInstance", "no Vulkan driver", "install"]);
 }
 
+/// The loader refuses all manifests if one is cut short.
+#[test]
+fn a_driver_manifest_that_is_cut_short() {
+    let folder = tempfile::tempdir().unwrap();
+    let cut = folder.path().join("cut.json");
+    std::fs::write(&cut, "{\"ICD\": {\"api_").unwrap();
+    for variable in ["VK_DRIVER_FILES", "VK_ADD_DRIVER_FILES"] {
+        let output = wavefield().env(variable, &cut).args(SMALL).output().unwrap();
+        assert_fails(&output, 1, &[&format!("{} is no JSON: install that driver again", cut.display())]);
+    }
+}
+
+#[test]
+fn a_libstdcxx_with_which_no_driver_works() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("libstdc++.so.6"), "").unwrap();
+    let output = with_libraries(folder.path()).args(SMALL).output().unwrap();
+    let words = format!("a libstdc++ of its own in {}, ", folder.path().display());
+    assert_fails(&output, 1, &["no Vulkan driver answered", &words, "unset it"]);
+}
+
 /// A folder with libraries that cannot be opened, under the names of the CUDA driver. `None`, and a skip, if
 /// the program would then find the driver in its usual folder.
 fn without_cuda() -> Option<tempfile::TempDir> {
@@ -163,6 +184,24 @@ fn a_cuda_driver_that_does_not_start() {
     command.env("STAND_IN_FAIL", "cuInit:100");
     let output = command.args(SMALL).arg("--producer=cuda").output().unwrap();
     assert_fails(&output, 1, &["cuInit", "CUDA_ERROR_NO_DEVICE, 100", "CUDA_VISIBLE_DEVICES"]);
+}
+
+/// The GPU is in exclusive-process mode.
+#[test]
+fn a_gpu_that_another_process_has_to_itself() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let flat = common::kernel("test/flat.ptx");
+    for (more, code, words) in [
+        (&[][..], 0, "a Vulkan compute shader fills the field"),
+        (&["--producer=cuda"], 1, "error: cuDevicePrimaryCtxRetain failed on Stand-in GPU"),
+        (&["--kernel", flat.to_str().unwrap()], 1, "flat.ptx needs CUDA"),
+    ] {
+        let mut command = stand_in.command(&stand_in::ALL);
+        command.env("STAND_IN_FAIL", "cuDevicePrimaryCtxRetain:46").args(SMALL).args(more);
+        let output = command.output().unwrap();
+        assert_fails(&output, code, &[words, "another process has this GPU to itself", "nvidia-smi -c 0"]);
+        assert_eq!(stdout(&output).contains("producer      compute"), code == 0, "{}", stdout(&output));
+    }
 }
 
 /// A toolkit's `libcuda`, or one that lacks functions, comes first. The driver's is found all the same, or

@@ -209,12 +209,33 @@ fn child_unchecked() {
     tour(SWITCHES, &Tour { kernels: false, verify: false, validation: Validation::Off, ..EVERYTHING });
 }
 
+/// Another process has the GPU to itself: `auto` still computes after a switch.
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "runs on the stand-in, where another test starts it"]
+fn child_refused() {
+    let choice = DeviceTable::headless(Validation::Off).unwrap().choose(None, ProducerKind::Auto).unwrap();
+    let config = Config { grid: Grid { cols: 8, rows: 8 }, ..Config::default() };
+    let mut run = Headless::make(&choice, &config, true, true, 1).unwrap();
+    run.frame(0.0).unwrap();
+    run.switch(&choice, &Config { grid: Grid { cols: 16, rows: 8 }, ..config.clone() }).unwrap();
+    run.frame(0.0).unwrap();
+    let cuda = Config { producer: ProducerKind::Cuda, ..config };
+    let words = run.switch(&choice, &cuda).unwrap_err().to_string();
+    assert!(words.contains("nvidia-smi -c 0"), "{words}");
+    run.frame(0.0).unwrap();
+    run.engine().work.finish().unwrap();
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn on_the_stand_in() {
     let Some(stand_in) = stand_in::StandIn::new() else { return };
-    for child in ["child_checked", "child_unchecked"] {
-        let program = common::test_process(module_path!(), child);
+    for child in ["child_checked", "child_unchecked", "child_refused"] {
+        let mut program = common::test_process(module_path!(), child);
+        if child == "child_refused" {
+            program.env("STAND_IN_FAIL", "cuDevicePrimaryCtxRetain:46:1:9");
+        }
         let done = stand_in::run(&mut stand_in.beneath(program, &stand_in::ALL)).unwrap();
         let said = format!("{}{}", common::stdout(&done.output), done.text());
         done.check_clean(0).unwrap_or_else(|problem| panic!("{child}: {problem}\n{said}"));

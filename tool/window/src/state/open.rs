@@ -54,6 +54,12 @@ impl WindowState<Desktop> {
             .create_window(attributes)
             .map_err(|error| Error::Window { what: "opening a window", reason: error.to_string() })?;
         let window = Arc::new(window);
+        let scale = window.scale_factor();
+        if !(0.1..=100.0).contains(&scale) {
+            let reason =
+                format!("the display's scale is {scale:e}: correct WINIT_X11_SCALE_FACTOR or Xft.dpi");
+            return Err(Error::Window { what: "opening a window", reason });
+        }
         let surface = WindowSurface::new(&instance, window.clone())?;
         let choice = DeviceTable::query(&instance, Some(&surface), cuda)?
             .choose(config.device.as_deref(), config.producer)?;
@@ -62,7 +68,7 @@ impl WindowState<Desktop> {
             if config.record.is_some() {
                 swapchain.make_readable()?;
             }
-            let (mode, scale) = (swapchain.mode(), window.scale_factor() as f32);
+            let (mode, scale) = (swapchain.mode(), scale as f32);
             Ok((Desktop::new(window, swapchain, egui, scale), mode, scale))
         })
     }
