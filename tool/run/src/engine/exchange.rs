@@ -202,15 +202,19 @@ mod tests {
     fn the_element_under_the_pointer_is_found() {
         let mut run = run();
         let (col, row, grid) = (8, 6, Grid { cols: 16, rows: 12 });
-        // From above, so that no crest hides the vertex.
-        run.engine().drawer.view.camera.elevation = 1.4;
         let vertex = wave::vertex(grid, col, row, 0.5, wave::WaveShape::default());
+        // From near above, where dots have gaps between them.
+        let camera = &mut run.engine().drawer.view.camera;
+        (camera.elevation, camera.distance) = (1.4, 0.4);
+        camera.target = camera.target.with_x(vertex.x).with_y(vertex.y).with_z(vertex.z);
         for style in [Style::Surface, Style::Points] {
             run.engine().set_style(style).unwrap();
             let at = pixel(&mut run, [vertex.x, vertex.y, vertex.z]);
             let (index, numbers) = found(&mut run, at).unwrap();
             assert_eq!(index, row * grid.cols + col, "{style:?}");
             assert_eq!((numbers[0], numbers[2]), (vertex.x, vertex.z));
+            let between = pixel(&mut run, [vertex.x + 1.0 / 15.0, vertex.y, vertex.z + 1.0 / 11.0]);
+            assert_eq!(found(&mut run, between).is_some(), style == Style::Surface);
         }
         run.engine().set_style(Style::Surface).unwrap();
         let halves = |numbers: &[f32]| -> Vec<u8> {
@@ -282,14 +286,20 @@ mod tests {
             }
             assert_eq!(found(&mut run, (2.0, 2.0)).is_some(), kind == Image, "{array}");
         }
+        let at = pixel(&mut run, dot);
+        let draws = run.engine().drawer.recordings.draws;
+        assert!(found(&mut run, at).is_some());
+        let draws = run.engine().drawer.recordings.draws - draws;
+        assert_eq!(draws, 2, "the frame that looks, and the next one of its flight, which does not");
         // Away from the picture, what was found is forgotten, also what is still to come.
-        let Engine { observers, drawer, work, .. } = run.engine();
-        observers.point(work, drawer, Some((45.0, 10.0)), SIZE).unwrap();
-        draw(&mut run, 1);
-        let Engine { observers, drawer, work, .. } = run.engine();
-        observers.point(work, drawer, None, SIZE).unwrap();
-        draw(&mut run, 8);
-        assert_eq!(run.engine().observers.under_pointer(), None);
+        let mut point = |at, frames| {
+            let Engine { observers, drawer, work, .. } = run.engine();
+            observers.point(work, drawer, at, SIZE).unwrap();
+            draw(&mut run, frames);
+            run.engine().observers.under_pointer()
+        };
+        point(Some(at), 1);
+        assert_eq!(point(None, 8), None);
         end(run);
     }
 
