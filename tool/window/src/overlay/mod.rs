@@ -341,7 +341,7 @@ impl Overlay {
             let at = picture.left_bottom() + vec2(8.0, -8.0);
             boxes::caption(&paint, at, Align2::LEFT_BOTTOM, &words, None);
         }
-        self.boxes.show(egui, picture, view.screen, self.mode != OverlayMode::Off);
+        self.boxes.show(egui, picture, view, self.mode != OverlayMode::Off);
     }
 
     fn left(&self, ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
