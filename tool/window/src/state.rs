@@ -318,6 +318,9 @@ mod tests {
         let twice = vk::Extent2D { width: 1200, height: 800 };
         state.on_inputs(vec![Input::Size(twice, 2.0)]).unwrap();
         assert_eq!(laid_out_for(&mut state), (egui::vec2(600.0, 400.0), 2.0));
+        // A swapchain may notice a new size before there is an event.
+        state.screen.resize(size);
+        assert_eq!(laid_out_for(&mut state), (egui::vec2(300.0, 200.0), 2.0));
         let log = state.run.engine.device().instance().validation_log().clone();
         drop(state);
         assert_eq!(log.warnings(), 0, "validation warnings");
