@@ -302,7 +302,7 @@ mod tests {
         };
         let table = DeviceTable::headless(config.validation).unwrap();
         let choice = table.choose(None, config.producer).unwrap();
-        let (size, stop) = (vk::Extent2D { width: 600, height: 400 }, Stop::default());
+        let (size, stop) = (vk::Extent2D { width: 60, height: 40 }, Stop::default());
         let mut egui = None;
         let mut state = WindowState::open(choice, false, &config, None, &stop, None, |_, context| {
             egui = Some(context);
@@ -314,13 +314,13 @@ mod tests {
             state.redraw().unwrap();
             (egui.content_rect().size(), egui.pixels_per_point())
         };
-        assert_eq!(laid_out_for(&mut state), (egui::vec2(600.0, 400.0), 1.0));
-        let twice = vk::Extent2D { width: 1200, height: 800 };
+        assert_eq!(laid_out_for(&mut state), (egui::vec2(60.0, 40.0), 1.0));
+        let twice = vk::Extent2D { width: 120, height: 80 };
         state.on_inputs(vec![Input::Size(twice, 2.0)]).unwrap();
-        assert_eq!(laid_out_for(&mut state), (egui::vec2(600.0, 400.0), 2.0));
+        assert_eq!(laid_out_for(&mut state), (egui::vec2(60.0, 40.0), 2.0));
         // A swapchain may notice a new size before there is an event.
         state.screen.resize(size);
-        assert_eq!(laid_out_for(&mut state), (egui::vec2(300.0, 200.0), 2.0));
+        assert_eq!(laid_out_for(&mut state), (egui::vec2(30.0, 20.0), 2.0));
         let log = state.run.engine.device().instance().validation_log().clone();
         drop(state);
         assert_eq!(log.warnings(), 0, "validation warnings");
