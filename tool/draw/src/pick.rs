@@ -7,7 +7,7 @@ use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Device, Queue, copy_of_level};
 use wavefield_handoff::producer::Source;
 
-/// The side of the square, in pixels. It has more than one pixel because the dots of points may be that small.
+/// The side of the square, in pixels: larger than one, so that small dots are easy to hit. Must match `probe.wgsl`.
 pub const PICK_SIDE: u32 = 7;
 const SIZE: vk::Extent2D = vk::Extent2D { width: PICK_SIDE, height: PICK_SIDE };
 
