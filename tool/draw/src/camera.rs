@@ -4,13 +4,6 @@ use std::ops::RangeInclusive;
 use glam::camera::rh::{proj::vulkan::perspective_infinite_reverse, view::look_at_mat4};
 use glam::{Mat4, Vec3};
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ray {
-    pub origin: Vec3,
-    /// Has length 1.
-    pub direction: Vec3,
-}
-
 /// A camera that orbits a point. Angles are in radians, lengths in the field's units (the field is 2 wide).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Camera {
@@ -101,17 +94,6 @@ impl Camera {
     /// Returns the number of pixels that a length of 1 covers at a distance of 1.
     pub(super) fn pixels_per_length(&self, width: u32, height: u32) -> f32 {
         height.max(1) as f32 / (2.0 * half_height(aspect(width, height)))
-    }
-
-    /// Returns the ray through a point of a picture. The point is in pixels from the top left.
-    pub fn ray(&self, at: (f32, f32), size: (u32, u32)) -> Ray {
-        let forward = (self.target - self.eye()).normalize();
-        let across = forward.cross(Vec3::Y).normalize();
-        let up = across.cross(forward);
-        let per_pixel = 1.0 / self.pixels_per_length(size.0, size.1);
-        let (right, down) = (at.0 - 0.5 * size.0 as f32, at.1 - 0.5 * size.1 as f32);
-        let direction = forward + per_pixel * (right * across - down * up);
-        Ray { origin: self.eye(), direction: direction.normalize() }
     }
 
     /// Turns the camera by a drag in pixels.

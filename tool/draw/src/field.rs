@@ -232,7 +232,7 @@ impl FieldRenderer {
     ///
     /// # Safety
     /// Same as [`FieldRenderer::record`], for the flight and the source.
-    pub(super) unsafe fn point_at(&mut self, flight: usize, source: Source) -> Result<()> {
+    pub(super) unsafe fn point_at(&self, flight: usize, source: Source) -> Result<()> {
         let scene = self.pipelines.scene;
         if (scene == Scene::Texture) != matches!(source, Source::Texture(_)) {
             return Err(Error::Unsupported(format!("{scene:?} is not drawn from {source:?}")));
@@ -243,12 +243,12 @@ impl FieldRenderer {
     }
 
     /// Records draws into `pictures`, one for each format of the output, with one view in each tile. View
-    /// `first` is in the first tile.
+    /// `first` is in the first tile. What is outside the pictures is not drawn.
     ///
     /// # Safety
     /// Same as [`FieldRenderer::record`], after [`FieldRenderer::point_at`].
     pub(super) unsafe fn record_tiles(
-        &mut self,
+        &self,
         commands: vk::CommandBuffer,
         flight: usize,
         (pictures, first, tiles): (&[Picture], usize, &[vk::Rect2D]),
@@ -268,7 +268,7 @@ impl FieldRenderer {
             let (width, height) = (tile.extent.width as f32, tile.extent.height as f32);
             let viewport = vk::Viewport { x, y, width, height, min_depth: 0.0, max_depth: 1.0 };
             vk.cmd_set_viewport(commands, 0, &[viewport]);
-            vk.cmd_set_scissor(commands, 0, &[*tile]);
+            vk.cmd_set_scissor(commands, 0, &[inside(*tile, attachments.extent())]);
             self.inputs.bind(commands, flight, first + number);
         };
         // Draws the surface and the background in each tile.
@@ -306,6 +306,18 @@ impl FieldRenderer {
         unsafe { attachments.record(commands, pictures, self.pipelines.output.clear(), draw) };
         Ok(())
     }
+}
+
+/// Returns the part of `tile` that is inside a picture.
+fn inside(tile: vk::Rect2D, picture: vk::Extent2D) -> vk::Rect2D {
+    let part = |begin: i32, length: u32, all: u32| {
+        let end = (begin + length as i32).clamp(0, all as i32);
+        let begin = begin.clamp(0, end);
+        (begin, (end - begin) as u32)
+    };
+    let (x, width) = part(tile.offset.x, tile.extent.width, picture.width);
+    let (y, height) = part(tile.offset.y, tile.extent.height, picture.height);
+    vk::Rect2D { offset: vk::Offset2D { x, y }, extent: vk::Extent2D { width, height } }
 }
 
 /// Returns whether tiles are drawn, and the number of tiles, or else of squares of two triangles each: the

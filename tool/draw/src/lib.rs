@@ -21,14 +21,14 @@ mod pipeline;
 mod view;
 mod views;
 
-pub use camera::{Camera, Ray};
+pub use camera::Camera;
 pub use color_map::ColorMap;
 pub use field::{Drawing, FieldRenderer, FieldRendererDesc, Output, Slices};
 pub use mesh::{TILE, tile_count, tile_indices};
 pub use offscreen::OffscreenTarget;
 pub use painter::{Painter, Painting};
 pub use pass::{Picture, Samples, Style};
-pub use pick::Trail;
+pub use pick::{PICK_SIDE, Pick};
 pub use view::{FieldView, Fit, Placement, has_color_map};
 pub use views::{MAX_VIEWS, PictureKind, PicturePlace, Views, Wanted};
 

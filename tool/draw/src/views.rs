@@ -39,7 +39,7 @@ impl PictureKind {
     }
 
     /// Returns the output that draws this kind, and the index of its picture in that output.
-    fn output(self) -> (Output, usize) {
+    pub(super) fn output(self) -> (Output, usize) {
         match self {
             Self::Color => (Output::Color(OffscreenTarget::FORMAT), 0),
             Self::Depth => (Output::Facts, 0),

@@ -12,6 +12,7 @@ use crate::visibility::Visibility;
 use wavefield_draw::Picture;
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Flight, PresentMode, Queue, Swapchain};
+use wavefield_run::Engine;
 
 pub(crate) struct Desktop {
     // The swapchain is dropped before its window.
@@ -123,6 +124,10 @@ impl Screen for Desktop {
 
     fn is_stale(&self) -> bool {
         self.swapchain.stale
+    }
+
+    fn fit(&mut self, engine: &mut Engine) -> Result<()> {
+        self.swapchain.rebuild(engine.queue()).map(drop)
     }
 
     unsafe fn acquire(&mut self, queue: &mut Queue, flight: &Flight) -> Result<Option<ScreenPicture>> {

@@ -1,7 +1,5 @@
 use egui::Key;
 
-use crate::screen::Screen;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Pause,
@@ -57,15 +55,34 @@ impl Action {
     }
 }
 
-/// Lists the keys whose actions the `screen` takes. The viewer's page handles the others.
-pub(super) fn help(screen: &dyn Screen) -> Vec<(&'static str, &'static str)> {
-    let mut all = vec![
-        ("drag", "turns the camera; with the right button, moves it"),
-        ("wheel", "zooms; over the lanes of a pause, zooms the time"),
-    ];
-    let keys = KEYS.iter().filter(|(_, _, action, _)| screen.takes(*action));
+/// What the list of keys depends on.
+#[derive(Clone, Copy)]
+pub(super) struct Shown {
+    pub(super) is_image: bool,
+    pub(super) has_color_map: bool,
+    /// See [`crate::overlay::OverlayView`].
+    pub(super) still: bool,
+    pub(super) has_lanes: bool,
+}
+
+/// Lists the keys that do something to what is `shown`. `takes`: see [`crate::screen::Screen::takes`]. The
+/// viewer's page handles the others.
+pub(super) fn help(takes: impl Fn(Action) -> bool, shown: Shown) -> Vec<(&'static str, &'static str)> {
+    let drag = match shown.is_image {
+        true => "moves the image",
+        false => "turns the camera; with the right button, moves it",
+    };
+    let wheel = if shown.has_lanes { "zooms; over the lanes of a pause, zooms the time" } else { "zooms" };
+    let does = |action| match action {
+        Action::Pause | Action::Step => !shown.still,
+        Action::Colors => shown.has_color_map,
+        Action::Rotate => !shown.is_image,
+        _ => true,
+    };
+    let mut all = vec![("drag", drag), ("wheel", wheel)];
+    let keys = KEYS.iter().filter(|(_, _, action, _)| takes(*action) && does(*action));
     all.extend(keys.map(|&(key, _, _, does)| (key, does)));
-    if !screen.takes(Action::Leave) {
+    if !takes(Action::Leave) {
         all.retain(|(key, _)| *key != "Escape");
         all.push(("Escape", "closes a list, or this one"));
         all.push(("S, V, F", "as the page's buttons: save the picture, record, fill the screen"));
@@ -76,6 +93,20 @@ pub(super) fn help(screen: &dyn Screen) -> Vec<(&'static str, &'static str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_list_fits_what_is_shown() {
+        let wave = Shown { is_image: false, has_color_map: true, still: false, has_lanes: true };
+        let listed = |shown| help(|_| true, shown);
+        let keys = |shown| -> Vec<_> { listed(shown).into_iter().map(|(key, _)| key).collect() };
+        assert_eq!(keys(wave)[2..], KEYS.map(|(key, ..)| key));
+        // An RGB image that a client shows once.
+        let image = Shown { is_image: true, has_color_map: false, still: true, has_lanes: false };
+        assert_eq!(listed(image)[..2], [("drag", "moves the image"), ("wheel", "zooms")]);
+        assert_eq!(keys(image)[2..], ["S", "V", "R", "F", "Tab", "F1", "Escape", "Q"]);
+        let on_page = help(|action| action != Action::Leave, image);
+        assert!(!on_page.iter().any(|(key, _)| *key == "Q") && on_page.last().unwrap().0 == "S, V, F");
+    }
 
     #[test]
     fn the_guide_names_every_key() {

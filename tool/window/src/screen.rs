@@ -47,9 +47,7 @@ pub(crate) trait Screen {
     fn is_stale(&self) -> bool;
 
     /// Prepares for a new size, or keeps the previous size if memory is short. No frame may be in flight.
-    fn fit(&mut self, _engine: &mut Engine) -> Result<()> {
-        Ok(())
-    }
+    fn fit(&mut self, engine: &mut Engine) -> Result<()>;
 
     /// Returns the next picture to draw on, if one is available.
     ///

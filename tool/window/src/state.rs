@@ -96,6 +96,7 @@ impl<S: Screen> WindowState<S> {
     /// Draws or skips a frame. Acquires the image first, so that a skipped frame enqueues nothing.
     pub(super) fn redraw(&mut self) -> Result<()> {
         self.run.consult(self.screen.is_hidden())?;
+        self.fit()?;
         self.lay_out().or_else(|error| self.run.recover(error))?;
         let flight = self.run.begin()?;
         let canvas = flight.as_ref().map_or(Ok(None), |flight| self.acquire(flight))?;
@@ -128,17 +129,24 @@ impl<S: Screen> WindowState<S> {
         self.draw_unseen(false)
     }
 
+    /// Recreates the pictures if their size has changed. The overlay is then laid out for that size.
+    fn fit(&mut self) -> Result<()> {
+        if self.screen.is_stale() && self.run.is_ready() {
+            // Recreating the images waits for the queue without a timeout, so wait with a timeout first.
+            self.run.drain()?;
+            self.run.engine.drawer.recordings.forget();
+            self.screen.fit(&mut self.run.engine)?;
+            self.overlay.lay_out_soon();
+        }
+        Ok(())
+    }
+
     /// Acquires the next picture. Tries twice, because the window may change between recreating the images
     /// and acquiring one.
     fn acquire(&mut self, flight: &Flight) -> Result<Option<ScreenPicture>> {
         let _span = trace_span!("acquire").entered();
         for _ in 0..2 {
-            if self.screen.is_stale() {
-                // Recreating the images waits for the queue without a timeout, so wait with a timeout first.
-                self.run.drain()?;
-                self.run.engine.drawer.recordings.forget();
-                self.screen.fit(&mut self.run.engine)?;
-            }
+            self.fit()?;
             // SAFETY: the engine has begun this flight, so the flight's previous submission, which waited for
             // the semaphore, is done. If the pictures were stale, `drain` has waited for every frame.
             match unsafe { self.screen.acquire(self.run.engine.queue(), flight) }? {
@@ -213,5 +221,108 @@ impl<S: Screen> WindowState<S> {
 
     pub(super) fn wake(&mut self) {
         self.pace.changed = (Instant::now(), self.run.engine.next_frame());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ash::vk;
+
+    use super::*;
+    use crate::screen::Input;
+    use wavefield_draw::OffscreenTarget;
+    use wavefield_gpu::vulkan::{PresentMode, Queue, Validation};
+    use wavefield_handoff::contents::wave::Grid;
+    use wavefield_run::{Config, DeviceTable, Engine, OverlayMode, ProducerKind};
+
+    /// A screen that shows its pictures to nobody.
+    struct Unseen {
+        target: Option<OffscreenTarget>,
+        wanted: vk::Extent2D,
+    }
+
+    impl Screen for Unseen {
+        fn extent(&self) -> vk::Extent2D {
+            self.target.as_ref().map_or(vk::Extent2D::default(), |target| target.image().extent())
+        }
+
+        fn format(&self) -> vk::Format {
+            OffscreenTarget::FORMAT
+        }
+
+        fn modes(&self) -> &[PresentMode] {
+            &[PresentMode::Immediate]
+        }
+
+        fn set_mode(&mut self, _mode: PresentMode) {}
+
+        fn resize(&mut self, extent: vk::Extent2D) {
+            self.wanted = extent;
+        }
+
+        fn is_stale(&self) -> bool {
+            self.extent() != self.wanted
+        }
+
+        fn fit(&mut self, engine: &mut Engine) -> Result<()> {
+            let target = OffscreenTarget::new(engine.device(), self.wanted, OffscreenTarget::FORMAT)?;
+            self.target = Some(target);
+            Ok(())
+        }
+
+        unsafe fn acquire(&mut self, _queue: &mut Queue, _flight: &Flight) -> Result<Option<ScreenPicture>> {
+            let picture = self.target.as_ref().map(OffscreenTarget::picture);
+            Ok(picture.map(|picture| ScreenPicture { picture, present: None }))
+        }
+
+        fn present(&mut self, _queue: &mut Queue, _canvas: &ScreenPicture) -> Result<()> {
+            Ok(())
+        }
+
+        fn is_hidden(&mut self) -> bool {
+            false
+        }
+
+        fn set_title(&mut self, _title: &str) {}
+
+        fn copy(&mut self, _text: &str) -> String {
+            String::new()
+        }
+    }
+
+    /// Over Wayland, the scale of the window is known only after its first frame.
+    #[test]
+    fn the_overlay_is_laid_out_for_the_size_and_the_scale_of_its_picture() {
+        let config = Config {
+            grid: Grid { cols: 16, rows: 12 },
+            producer: ProducerKind::Compute,
+            overlay: OverlayMode::On,
+            validation: Validation::IfInstalled,
+            ..Config::default()
+        };
+        let table = DeviceTable::headless(config.validation).unwrap();
+        let choice = table.choose(None, config.producer).unwrap();
+        let (size, stop) = (vk::Extent2D { width: 60, height: 40 }, Stop::default());
+        let mut egui = None;
+        let mut state = WindowState::open(choice, false, &config, None, &stop, None, |_, context| {
+            egui = Some(context);
+            Ok((Unseen { target: None, wanted: size }, PresentMode::Immediate, 1.0))
+        })
+        .unwrap();
+        let egui = egui.unwrap();
+        let laid_out_for = |state: &mut WindowState<Unseen>| {
+            state.redraw().unwrap();
+            (egui.content_rect().size(), egui.pixels_per_point())
+        };
+        assert_eq!(laid_out_for(&mut state), (egui::vec2(60.0, 40.0), 1.0));
+        let twice = vk::Extent2D { width: 120, height: 80 };
+        state.on_inputs(vec![Input::Size(twice, 2.0)]).unwrap();
+        assert_eq!(laid_out_for(&mut state), (egui::vec2(60.0, 40.0), 2.0));
+        // A swapchain may notice a new size before there is an event.
+        state.screen.resize(size);
+        assert_eq!(laid_out_for(&mut state), (egui::vec2(30.0, 20.0), 2.0));
+        let log = state.run.engine.device().instance().validation_log().clone();
+        drop(state);
+        assert_eq!(log.warnings(), 0, "validation warnings");
     }
 }

@@ -239,7 +239,7 @@ impl Swapchain {
     }
 
     /// Re-creates the images. Returns false if that must wait, for example while the window has no size.
-    fn rebuild(&mut self, queue: &mut Queue) -> Result<bool> {
+    pub fn rebuild(&mut self, queue: &mut Queue) -> Result<bool> {
         let device = self.device.clone();
         // No semaphore or fence of ours covers presents of the old images, so wait for the queue. Ask for the
         // size only afterwards, so that it is still right when the images are made.

@@ -56,7 +56,9 @@ impl Drawer {
     ) -> Result<()> {
         let slices = observers.each().map(Observer::slices).max().unwrap_or(0);
         let this = (source, *picture, slices);
-        let recorded = self.recordings.flights[flight.index].take() == Some(this);
+        // The pointer moves, so the draw under it is recorded for one frame only.
+        let probes = observers.probes(flight.index);
+        let recorded = self.recordings.flights[flight.index].take() == Some(this) && !probes;
         let in_queue = work.producer.profile().in_queue;
         if in_queue || !recorded {
             let (device, commands) = (work.queue.device(), flight.before);
@@ -77,7 +79,7 @@ impl Drawer {
             self.record_draw(observers, work, flight, frame, this)?;
             self.recordings.draws += 1;
         }
-        self.recordings.flights[flight.index] = Some(this);
+        self.recordings.flights[flight.index] = (!probes).then_some(this);
         Ok(())
     }
 

@@ -66,7 +66,7 @@ mod tests {
     use wavefield_gpu::report::Failures;
     use wavefield_gpu::vulkan::{Buffer, Validation};
     use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
-    use wavefield_handoff::contents::wave::Grid;
+    use wavefield_handoff::contents::wave::{self, Grid};
     use wavefield_handoff::producer::{Frame, Produced, Profile};
 
     /// Shows bytes that never change, always as frame 0.
@@ -179,44 +179,129 @@ mod tests {
         end(run);
     }
 
+    /// Returns the index and the numbers of the element at this pixel.
+    fn found(run: &mut Headless, at: (f32, f32)) -> Option<(u32, Vec<f32>)> {
+        let Engine { observers, drawer, work, .. } = run.engine();
+        observers.point(work, drawer, Some(at), SIZE).unwrap();
+        // Known once a later frame uses the same flight.
+        draw(run, 8);
+        let found = run.engine().observers.under_pointer();
+        found.map(|found| (found.index, found.numbers[..found.array.components() as usize].to_vec()))
+    }
+
+    /// Returns the pixel at which a place, in the camera's units, is seen.
+    fn pixel(run: &mut Headless, [x, y, z]: [f32; 3]) -> (f32, f32) {
+        let camera = run.engine().drawer.view.camera;
+        let place = camera.target.with_x(x).with_y(y).with_z(z).extend(1.0);
+        let clip = camera.view_projection(SIZE.width, SIZE.height) * place;
+        let [x, y] = [clip.x, clip.y].map(|length| 0.5 + 0.5 * length / clip.w);
+        (x * SIZE.width as f32, y * SIZE.height as f32)
+    }
+
     #[test]
-    fn the_pixel_under_the_pointer_is_found() {
+    fn the_element_under_the_pointer_is_found() {
         let mut run = run();
-        draw(&mut run, 1);
-        let halves: Vec<u8> = [1.0, 2.0, 3.0, 4.0, 0.5, -6.0]
-            .iter()
-            .flat_map(|&n| half::f16::from_f32(n).to_le_bytes())
-            .collect();
+        let (col, row, grid) = (8, 6, Grid { cols: 16, rows: 12 });
+        let vertex = wave::vertex(grid, col, row, wave::phase(0.5) as f32, wave::WaveShape::default());
+        // From near above, where dots have gaps between them.
+        let camera = &mut run.engine().drawer.view.camera;
+        (camera.elevation, camera.distance) = (1.4, 0.4);
+        camera.target = camera.target.with_x(vertex.x).with_y(vertex.y).with_z(vertex.z);
+        for style in [Style::Surface, Style::Points] {
+            run.engine().set_style(style).unwrap();
+            let at = pixel(&mut run, [vertex.x, vertex.y, vertex.z]);
+            let (index, numbers) = found(&mut run, at).unwrap();
+            assert_eq!(index, row * grid.cols + col, "{style:?}");
+            // The lowest bits of w are a stamp.
+            let near = |at: usize, want: f32| (numbers[at] - want).abs() < 1e-3;
+            assert!(near(0, vertex.x) && near(1, vertex.y) && near(2, vertex.z) && near(3, vertex.w));
+            let between = pixel(&mut run, [vertex.x + 1.0 / 15.0, vertex.y, vertex.z + 1.0 / 11.0]);
+            assert_eq!(found(&mut run, between).is_some(), style == Style::Surface);
+        }
+        run.engine().set_style(Style::Surface).unwrap();
+        let halves = |numbers: &[f32]| -> Vec<u8> {
+            numbers.iter().flat_map(|&n| half::f16::from_f32(n).to_le_bytes()).collect()
+        };
         let float =
             |numbers: &[f32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>();
-        for (shape, number, bytes, want) in [
-            (&[1, 2, 4][..], Number::U8, STAMPED.to_vec(), &[1.0, 48.0, 100.0, 9.0][..]),
+        use ArrayKind::{Image, Mesh, Points, Surface};
+        let (dot, beside) = ([0.5, -0.25, 0.25], [-0.5, 0.0, 0.0]);
+        // A mesh that stands upright, and so is no field of heights.
+        let upright = [-0.5, 0.5, 0.0, 7.0, 0.5, 0.5, 0.0, 8.0, -0.5, -0.5, 0.0, 9.0, 0.5, -0.5, 0.0, 10.0];
+        let upper = [0.3, 0.3, 0.0];
+        // The last place is where the element is seen; an image's is not asked.
+        for (kind, shape, number, bytes, (index, want), place) in [
+            (Image, &[1, 2, 4][..], Number::U8, STAMPED.to_vec(), (1, &[1.0, 48.0, 100.0, 9.0][..]), dot),
             // This pixel lies in two words.
-            (&[1, 2, 3], Number::U8, vec![1, 2, 3, 4, 5, 6], &[4.0, 5.0, 6.0]),
-            (&[1, 2, 3], Number::F16, halves, &[4.0, 0.5, -6.0]),
-            (&[1, 2], Number::F32, float(&[0.25, -1e9]), &[-1e9]),
+            (Image, &[1, 2, 3], Number::U8, vec![1, 2, 3, 4, 5, 6], (1, &[4.0, 5.0, 6.0]), dot),
             (
-                &[1, 2, 4],
+                Image,
+                &[1, 2, 3],
+                Number::F16,
+                halves(&[1.0, 2.0, 3.0, 4.0, 0.5, -6.0]),
+                (1, &[4.0, 0.5, -6.0]),
+                dot,
+            ),
+            (Image, &[1, 2], Number::F32, float(&[0.25, -1e9]), (1, &[-1e9]), dot),
+            (
+                Surface,
+                &[2, 3],
                 Number::F32,
-                float(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]),
-                &[5.0, 6.0, 7.0, 8.0],
+                float(&[0.5, 0.5, 0.5, 0.5, 0.5, 0.5]),
+                (5, &[0.5]),
+                [0.9, 0.0, 0.4],
+            ),
+            (
+                Surface,
+                &[2, 3],
+                Number::F16,
+                halves(&[0.5, 0.5, 0.5, 0.5, 0.5, 0.5]),
+                (3, &[0.5]),
+                [-0.9, 0.0, 0.4],
+            ),
+            (
+                Surface,
+                &[2, 3],
+                Number::U8,
+                vec![127, 127, 127, 127, 128, 127],
+                (4, &[128.0]),
+                [0.0, 0.0, 0.4],
+            ),
+            (Mesh, &[2, 2, 4], Number::F32, float(&upright), (1, &[0.5, 0.5, 0.0, 8.0]), upper),
+            (Points, &[2, 3], Number::F32, float(&[beside, dot].concat()), (1, &dot), dot),
+            (
+                Points,
+                &[2, 4],
+                Number::F32,
+                float(&[0.5, -0.25, 0.25, 3.0, -0.5, 0.0, 0.0, 4.0]),
+                (0, &[0.5, -0.25, 0.25, 3.0]),
+                dot,
             ),
         ] {
-            let array = DrawnArray::new(ArrayKind::Image, shape, number).unwrap();
+            let array = DrawnArray::new(kind, shape, number).unwrap();
             drop(put(&mut run, array, &bytes));
-            let picture = (SIZE.width, SIZE.height);
-            let Engine { observers, drawer, work, .. } = run.engine();
-            assert!(observers.point(work, drawer, Some((45.0, 10.0)), picture).unwrap());
-            // Known once a later frame uses the same flight.
-            draw(&mut run, 8);
-            let found = run.engine().observers.under_pointer().unwrap();
-            assert_eq!((found.at, &found.numbers[..found.names.len()]), ((1, 0), want), "{array}");
+            let at = if kind == Image { (45.0, 10.0) } else { pixel(&mut run, place) };
+            assert_eq!(found(&mut run, at), Some((index, want.to_vec())), "{array}");
+            // A few pixels beside a dot it is still found: a dot may be smaller than a hand is steady.
+            if kind == Points {
+                assert_eq!(found(&mut run, (at.0 + 4.0, at.1)), Some((index, want.to_vec())), "{array}");
+            }
+            assert_eq!(found(&mut run, (2.0, 2.0)).is_some(), kind == Image, "{array}");
         }
-        // Beside the image there is nothing.
-        run.engine().drawer.view.camera.zoom(-5.0);
-        let Engine { observers, drawer, work, .. } = run.engine();
-        observers.point(work, drawer, Some((2.0, 2.0)), (SIZE.width, SIZE.height)).unwrap();
-        assert_eq!(run.engine().observers.under_pointer(), None);
+        let at = pixel(&mut run, dot);
+        let draws = run.engine().drawer.recordings.draws;
+        assert!(found(&mut run, at).is_some());
+        let draws = run.engine().drawer.recordings.draws - draws;
+        assert_eq!(draws, 2, "the frame that looks, and the next one of its flight, which does not");
+        // Away from the picture, what was found is forgotten, also what is still to come.
+        let mut point = |at, frames| {
+            let Engine { observers, drawer, work, .. } = run.engine();
+            observers.point(work, drawer, at, SIZE).unwrap();
+            draw(&mut run, frames);
+            run.engine().observers.under_pointer()
+        };
+        point(Some(at), 1);
+        assert_eq!(point(None, 8), None);
         end(run);
     }
 

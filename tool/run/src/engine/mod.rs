@@ -202,7 +202,7 @@ impl Engine {
     /// Changes how the field is drawn from the next frame on. Waits for the GPU.
     pub fn set_style(&mut self, style: Style) -> Result<()> {
         self.work.drain()?;
-        self.work.side_views = None;
+        (self.work.side_views, self.observers.probe) = (None, None);
         self.drawer.recordings.forget();
         self.drawer.renderer.set_style(style)
     }

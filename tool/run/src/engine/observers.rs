@@ -1,9 +1,10 @@
 //! Watches frames, slots and times while frames are drawn: for the check, traces, the lanes of a window, and
 //! the element under the pointer.
 
+use ash::vk;
 use vulkan_cuda::ownership::Owner;
 
-use super::probe::{Aim, FoundElement, Probe};
+use super::probe::{FoundElement, Probe};
 use super::timing::{FrameTimer, FrameTiming, timing};
 use super::work::Health;
 use super::{Drawer, Work};
@@ -132,26 +133,23 @@ impl Observers {
         }
     }
 
-    /// Looks for the array's element under this pixel in each frame from now on; with `None`, for none. Returns
-    /// whether this waited for both APIs.
+    /// Looks for the array's element under this pixel in the next frame; with `None`, forgets what was found.
+    /// Returns whether this waited for both APIs.
     pub fn point(
         &mut self,
         work: &mut Work,
         drawer: &mut Drawer,
         at: Option<(f32, f32)>,
-        picture: (u32, u32),
+        picture: vk::Extent2D,
     ) -> Result<bool> {
-        let array = *drawer.array();
-        let at = at.filter(|_| drawer.scene == Scene::Field);
-        let aim = at.and_then(|at| Aim::new(&array, &drawer.view.camera, at, picture));
+        let aim = at.filter(|_| drawer.scene == Scene::Field).map(|at| (drawer.view, at, picture));
         let begins = aim.is_some() && self.probe.is_none();
         if begins {
-            let probe = Probe::new(work.queue.device(), array, work.pacer.depth())?;
+            let probe = Probe::new(&mut work.queue, &drawer.renderer, work.pacer.depth())?;
             self.set_probe(work, drawer, Some(probe))?;
         }
         if let Some(probe) = &mut self.probe {
-            probe.aim = aim;
-            probe.found = probe.found.filter(|_| aim.is_some());
+            probe.point(aim);
         }
         Ok(begins)
     }
@@ -170,6 +168,11 @@ impl Observers {
         // The set of shaders that read the slots has changed.
         drawer.recordings.forget();
         Ok(())
+    }
+
+    /// Returns whether this flight's frame looks for the element under the pointer.
+    pub(super) fn probes(&self, flight: usize) -> bool {
+        self.probe.as_ref().is_some_and(|probe| probe.asked[flight])
     }
 
     pub fn under_pointer(&self) -> Option<FoundElement> {

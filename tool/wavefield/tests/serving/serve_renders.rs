@@ -277,15 +277,16 @@ fn depth_normal_and_index_are_those_of_the_plane() {
         let eye = camera.eye().to_array().map(f64::from);
         let target = camera.target.to_array().map(f64::from);
         let axis = unit([0, 1, 2].map(|axis| target[axis] - eye[axis]));
+        let across = unit([-axis[2], 0.0, axis[0]]);
+        let above = [-axis[1] * across[2], across[2] * axis[0] - across[0] * axis[2], across[0] * axis[1]];
         let (mut inside, mut outside) = (0, 0);
         for (at, &depth) in depths.iter().enumerate() {
-            let pixel = ((at as u32 % width) as f32 + 0.5, (at as u32 / width) as f32 + 0.5);
-            let meets = |(x, y): (f32, f32)| {
-                let ray = camera
-                    .ray((pixel.0 + x, pixel.1 + y), (width, height))
-                    .direction
-                    .to_array()
-                    .map(f64::from);
+            let pixel = (f64::from(at as u32 % width) + 0.5, f64::from(at as u32 / width) + 0.5);
+            let meets = |(x, y): (f64, f64)| {
+                // From the middle of the picture, in halves of its height, which is 2 tan(0.36) at a distance of 1.
+                let [x, y] = [pixel.0 + x - 0.5 * f64::from(width), pixel.1 + y - 0.5 * f64::from(height)]
+                    .map(|pixels| pixels * 2.0 / f64::from(height) * 0.36f64.tan());
+                let ray = unit([0, 1, 2].map(|at| axis[at] + x * across[at] - y * above[at]));
                 (ray, (a - eye[1] + b * eye[0]) / (ray[1] - b * ray[0]))
             };
             let (ray, far) = meets((0.0, 0.0));

@@ -1003,9 +1003,18 @@ fn a_key_starts_and_stops_a_recording() {
     assert!(notes.contains("note: saved wavefield-2.gif ("), "{notes}");
 }
 
-/// A client's image, as `show` in Python sends it: one frame, which stays.
 #[test]
 fn a_still_image_has_its_own_title_and_costs_nothing() {
+    assert_rests_and_has_values("image", "an image of [2, 2]");
+}
+
+#[test]
+fn a_still_surface_has_its_own_title_and_costs_nothing() {
+    assert_rests_and_has_values("surface", "a surface of [2, 2]");
+}
+
+/// Shows a client's array, as `show` in Python does: one frame, which stays.
+fn assert_rests_and_has_values(kind: &str, in_words: &str) {
     let Some(display) = Display::start() else { return };
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
     let socket = folder.path().join("socket");
@@ -1016,7 +1025,7 @@ fn a_still_image_has_its_own_title_and_costs_nothing() {
     let client = Connection::connect(&socket).expect("it listens");
     let hello: FromClient = serde_json::from_value(serde_json::json!({
         "type": "hello", "protocol": 2, "client": "my picture", "memory": "host",
-        "array": { "kind": "image", "shape": [2, 2], "dtype": "|u1" },
+        "array": { "kind": kind, "shape": [2, 2], "dtype": "|u1" },
     }))
     .expect("a message");
     client.send(&hello, &[]).expect("it is connected");
@@ -1028,16 +1037,15 @@ fn a_still_image_has_its_own_title_and_costs_nothing() {
         other => panic!("no welcome, but {other:?}"),
     };
     let memory = File::from(welcome.into_iter().next().expect("memory"));
-    std::os::unix::fs::FileExt::write_all_at(&memory, &[10, 20, 30, 213], 0).expect("it is writable");
+    std::os::unix::fs::FileExt::write_all_at(&memory, &[110, 120, 130, 213], 0).expect("it is writable");
     client.send(&FromClient::Ready { frame: 0 }, &[]).expect("it is connected");
-    shown.poll("the image's title", |shown| {
-        shown.title().starts_with("wavefield: my picture, an image of [2, 2]").then_some(())
-    });
+    let title = format!("wavefield: my picture, {in_words}");
+    shown.poll("the array's title", |shown| shown.title().starts_with(&title).then_some(()));
     // With nothing new to draw, it rests, and so it has no rate.
     shown.poll("a title without a rate", |shown| (!shown.title().contains("frames/s")).then_some(()));
     shown.assert_rests(5);
 
-    // A pointer over the image wakes it up, and shows the value there.
+    // A pointer over the array wakes it up, and shows the value there.
     let was = shown.picture();
     let window = shown.window().to_string();
     display.xdotool(&["mousemove", "--window", &window, "200", "160"]);

@@ -5,9 +5,9 @@ use egui::{
     RichText, ScrollArea, Window, vec2,
 };
 
-use super::{ACCENT, PAPER};
-use crate::keys;
-use crate::screen::Screen;
+use super::{ACCENT, OverlayView, PAPER};
+use crate::keys::{self, Shown};
+use wavefield_handoff::contents::array::ArrayKind;
 
 const NOTICE: Duration = Duration::from_secs(12);
 
@@ -41,7 +41,7 @@ impl Boxes {
     }
 
     /// Shows the boxes in `picture`, the area that no panel covers. `notices`: whether to show a notice too.
-    pub(super) fn show(&self, egui: &Context, picture: Rect, screen: &dyn Screen, notices: bool) {
+    pub(super) fn show(&self, egui: &Context, picture: Rect, view: &OverlayView<'_>, notices: bool) {
         if self.records {
             let red = Some(Color32::from_rgb(235, 60, 50));
             let at = picture.right_bottom() - vec2(8.0, 8.0);
@@ -55,7 +55,7 @@ impl Boxes {
             notice(egui, picture, words);
         }
         if self.help {
-            keys(egui, screen);
+            keys(egui, view);
         }
     }
 }
@@ -70,14 +70,21 @@ fn notice(egui: &Context, picture: Rect, words: &str) {
     });
 }
 
-fn keys(egui: &Context, screen: &dyn Screen) {
+fn keys(egui: &Context, view: &OverlayView<'_>) {
+    let drawer = &view.engine.drawer;
+    let shown = Shown {
+        is_image: drawer.array().kind() == ArrayKind::Image,
+        has_color_map: drawer.legend().is_some(),
+        still: view.still,
+        has_lanes: !view.serves,
+    };
     let room = egui.content_rect().size() - vec2(40.0, 70.0);
     let list = Window::new("keys").anchor(Align2::CENTER_CENTER, [0.0, 0.0]);
     list.collapsible(false).resizable(false).show(egui, |ui| {
         let scroll = ScrollArea::vertical().max_height(room.y).min_scrolled_height(room.y.min(440.0));
         scroll.show(ui, |ui| {
             Table::new("keys").num_columns(2).max_col_width((room.x - 80.0).min(360.0)).show(ui, |ui| {
-                for (key, does) in keys::help(screen) {
+                for (key, does) in keys::help(|action| view.screen.takes(action), shown) {
                     ui.label(RichText::new(key).monospace().strong());
                     ui.add(Label::new(does).wrap());
                     ui.end_row();

@@ -6,6 +6,7 @@ use egui_plot::{AxisHints, HLine, Line, Plot, PlotPoints};
 use super::figures::{FRAMES, Figures, FrameParts, time};
 use super::{DRAW, KERNEL, NEITHER};
 use wavefield_draw::ColorMap;
+use wavefield_handoff::contents::array::ArrayKind;
 use wavefield_run::FoundElement;
 
 const BEHIND: Color32 = Color32::from_rgb(140, 150, 90);
@@ -176,10 +177,9 @@ fn number(value: f64, step: f64) -> String {
     }
 }
 
-pub(super) fn found(painter: &Painter, at: Pos2, found: &FoundElement, units: [f64; 2]) {
-    let text = words(found, units);
+pub(super) fn found(painter: &Painter, at: Pos2, words: &str) {
     let font = FontId::monospace(12.0);
-    let galley = painter.layout_no_wrap(text, font, Color32::from_gray(235));
+    let galley = painter.layout_no_wrap(words.to_owned(), font, Color32::from_gray(235));
     let rect = Rect::from_min_size(at + vec2(18.0, 14.0), galley.size());
     // Near the window's right and bottom edges, move to the opposite side of the pointer.
     let outside = rect.max + vec2(6.0, 6.0) - painter.clip_rect().max;
@@ -191,53 +191,81 @@ pub(super) fn found(painter: &Painter, at: Pos2, found: &FoundElement, units: [f
     painter.galley(rect.min, galley, Color32::WHITE);
 }
 
-fn words(found: &FoundElement, units: [f64; 2]) -> String {
-    let (col, row) = found.at;
+/// Returns an element's index, as NumPy writes it, and its value or its colour; for a mesh of our own, all of
+/// the vertex. The places of a client's may be in other units than the client's own, which only it knows.
+pub(super) fn words(found: &FoundElement, serves: bool, units: [f64; 2]) -> String {
+    let FoundElement { array, index, numbers } = found;
+    let (cols, components) = (array.grid().cols, array.components() as usize);
+    let names: &[&str] = match array.kind() {
+        ArrayKind::Mesh if !serves => &["x", "y", "z", "w"],
+        ArrayKind::Image if components > 1 => &["r", "g", "b", "a"][..components],
+        _ => &[],
+    };
     let [offset, factor] = units;
-    let lines = found.names.iter().zip(found.numbers).map(|(name, drawn)| {
+    let number = |drawn: f32| {
         let number = f64::from(drawn);
-        let is_place = ["x", "y", "z"].contains(name);
-        if units != [0.0, 1.0] && !is_place && number.is_finite() {
+        if units != [0.0, 1.0] && number.is_finite() {
             let step = 10f64.powf((1e-4 * factor.abs()).log10().floor());
-            return format!("{name} {}", self::number(offset + factor * number, step));
+            return self::number(offset + factor * number, step);
         }
         let size = number.abs();
         match number.fract() == 0.0 && size < 1e6 || !size.is_finite() {
-            true => format!("{name} {number}"),
-            false if (1e-3..1e6).contains(&size) => format!("{name} {number:+.4}"),
-            false => format!("{name} {number:+.4e}"),
+            true => format!("{number}"),
+            false if (1e-3..1e6).contains(&size) => format!("{number:+.4}"),
+            false => format!("{number:+.4e}"),
         }
-    });
-    // As NumPy indexes it.
-    match found.names {
-        ["value"] => lines.map(|line| format!("[{row}, {col}] = {}", &line["value ".len()..])).collect(),
-        _ => lines.fold(format!("[{row}, {col}]"), |text, line| text + "\n" + &line),
+    };
+    let (place, value) = match (array.kind(), components) {
+        // A point without a value takes its height as the value.
+        (ArrayKind::Points, _) => (format!("[{index}]"), if components == 3 { 1 } else { 3 }),
+        _ => (format!("[{}, {}]", index / cols, index % cols), components - 1),
+    };
+    match names {
+        [] => format!("{place} = {}", number(numbers[value])),
+        _ => names
+            .iter()
+            .zip(numbers)
+            .fold(place, |text, (name, &drawn)| format!("{text}\n{name} {}", number(drawn))),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wavefield_handoff::contents::array::{DrawnArray, Number};
+
+    /// The words for the element with index 11 of an array with 3 columns, or for point 11.
+    fn said(kind: ArrayKind, shape: &[u64], numbers: [f32; 4], serves: bool, units: [f64; 2]) -> String {
+        let array = DrawnArray::new(kind, shape, Number::F32).unwrap();
+        words(&FoundElement { array, index: 11, numbers }, serves, units)
+    }
 
     #[test]
     fn what_is_found_is_said_with_the_digits_it_needs() {
-        let found = |numbers, names| words(&FoundElement { at: (3, 4), numbers, names }, [0.0, 1.0]);
-        assert_eq!(found([213.0, 0.0, 7.0, 9.0], &["r", "g", "b"]), "[4, 3]\nr 213\ng 0\nb 7");
+        let found = |kind, shape, numbers| said(kind, shape, numbers, false, [0.0, 1.0]);
+        assert_eq!(found(ArrayKind::Image, &[5, 3, 3], [213.0, 0.0, 7.0, 9.0]), "[3, 2]\nr 213\ng 0\nb 7");
         assert_eq!(
-            found([-0.25, 1e-7, f32::NAN, 2e9], &["x", "y", "z", "w"]),
-            "[4, 3]\nx -0.2500\ny +1.0000e-7\nz NaN\nw +2.0000e9"
+            found(ArrayKind::Mesh, &[5, 3, 4], [-0.25, 1e-7, f32::NAN, 2e9]),
+            "[3, 2]\nx -0.2500\ny +1.0000e-7\nz NaN\nw +2.0000e9"
         );
     }
 
     #[test]
     fn what_is_found_is_in_the_users_units() {
-        let found = |numbers, names, units| words(&FoundElement { at: (3, 4), numbers, names }, units);
-        assert_eq!(found([0.5, 0.0, 0.0, 0.0], &["value"], [1e6, 2e-3]), "[4, 3] = 1000000.0010000");
-        assert_eq!(found([0.5, 1.0, 0.0, 0.0], &["r", "g"], [0.0, 65535.0]), "[4, 3]\nr 32768\ng 65535");
-        assert_eq!(
-            found([0.5, 1.0, 2.0, 0.25], &["x", "y", "z", "w"], [1e9, 400.0]),
-            "[4, 3]\nx +0.5000\ny 1\nz 2\nw 1000000100.00"
-        );
+        use ArrayKind::{Image, Mesh, Points, Surface};
+        let units = [1e6, 2e-3];
+        for (kind, shape, want) in [
+            (Image, &[5, 3][..], "[3, 2] = 1000000.0010000"),
+            (Surface, &[5, 3], "[3, 2] = 1000000.0010000"),
+            // A client's places may be in other units.
+            (Mesh, &[5, 3, 4], "[3, 2] = 1000000.0000000"),
+            (Points, &[12, 3], "[11] = 1000000.0020000"),
+            (Points, &[12, 4], "[11] = 1000000.0000000"),
+        ] {
+            assert_eq!(said(kind, shape, [0.5, 1.0, 2.0, 0.0], true, units), want);
+        }
+        let colours = said(Image, &[5, 3, 3], [0.5, 1.0, 0.0, 0.0], true, [0.0, 65535.0]);
+        assert_eq!(colours, "[3, 2]\nr 32768\ng 65535\nb 0");
     }
 
     #[test]

@@ -293,16 +293,11 @@ impl Overlay {
     }
 
     fn point(&mut self, view: &mut OverlayView<'_>) -> Result<()> {
-        let extent = view.screen.extent();
-        // The search for the value under the pointer assumes a height field, but a client's mesh may have any
-        // shape.
-        let may_find = !view.serves || view.engine.drawer.image_in(extent).is_some();
-        let on_picture = may_find && !self.egui.is_pointer_over_egui();
-        let pointer = self.egui.pointer_latest_pos().filter(|_| on_picture);
+        let pointer = self.egui.pointer_latest_pos().filter(|_| !self.egui.is_pointer_over_egui());
         let scale = self.egui.pixels_per_point();
         let at = pointer.map(|at| (at.x * scale, at.y * scale));
         let Engine { observers, drawer, work, .. } = &mut *view.engine;
-        if observers.point(work, drawer, at, (extent.width, extent.height))? {
+        if observers.point(work, drawer, at, view.screen.extent())? {
             self.ignore_gap();
         }
         Ok(())
@@ -337,7 +332,8 @@ impl Overlay {
             if let (Some(found), Some(at)) =
                 (view.engine.observers.under_pointer(), egui.pointer_latest_pos())
             {
-                graph::found(&paint, at, &found, view.engine.drawer.view.units);
+                let units = view.engine.drawer.view.units;
+                graph::found(&paint, at, &graph::words(&found, view.serves, units));
             }
         }
         if self.is_on() && !has_room {
@@ -345,7 +341,7 @@ impl Overlay {
             let at = picture.left_bottom() + vec2(8.0, -8.0);
             boxes::caption(&paint, at, Align2::LEFT_BOTTOM, &words, None);
         }
-        self.boxes.show(egui, picture, view.screen, self.mode != OverlayMode::Off);
+        self.boxes.show(egui, picture, view, self.mode != OverlayMode::Off);
     }
 
     fn left(&self, ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
