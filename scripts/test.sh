@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# test.sh [--yes] [--quick] [ARGUMENT...]: sets up what is missing, and runs every check. The arguments go to cargo test. At a
-# terminal it asks before it installs; --yes is the answer. --quick checks the demo and the library only, without windows,
-# browser and Python. With CI=true, a missing tool is a failure. WAVEFIELD_CHECK_WINDOWS=1 checks the Windows build too.
+# test.sh [--yes] [--quick] [ARGUMENT...]: sets up what is missing, and runs every check but those of packages.sh. The arguments
+# go to cargo test. At a terminal it asks before it installs; --yes is the answer. --quick checks the demo and the library only,
+# without windows, browser and Python. With CI=true, a missing tool is a failure.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -169,8 +169,11 @@ tools
 component_step formatting fmt --all --check
 component_step clippy clippy --locked "${crates[@]}" --all-targets -- -D warnings
 step documentation documentation
-skippable_step guide scripts/book.sh
-[[ ${WAVEFIELD_CHECK_WINDOWS:-} != 1 ]] || skippable_step Windows scripts/check-windows.sh
+if has_program python3; then
+    step 'links and code in the documents' python3 scripts/book.py check
+else
+    skip 'links and code in the documents' 'there is no python3'
+fi
 step 'build of the tests' cargo test --locked "${crates[@]}" --no-run "$@"
 # The Python tests start the program, even if "$@" names tests of another crate.
 (($# == 0)) || cargo build --locked --quiet "${crates[@]}" --bins
@@ -179,25 +182,9 @@ WAVEFIELD_BIN=${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield scripts/python.sh
 python=$!
 beside+=("$python")
 if (($#)); then step tests kept cargo test --locked --no-fail-fast "${crates[@]}" "$@"; else step tests all_tests; fi
-if [[ ${CI:-} == true ]]; then
-    scripts/lines.sh
-    step "the library's interface" scripts/api.py
-    step "the library with three versions of CUDA" scripts/cuda-versions.sh
-    for example in wgpu opengl; do
-        packages=(-p "wavefield-$example-example")
-        [[ $example == opengl ]] || packages+=(-p vulkan-cuda-wgpu -p wavefield-render-to-cuda-example)
-        component_step "clippy for $example" clippy --locked "${packages[@]}" --all-targets -- -D warnings
-        step "$example" kept cargo test --locked --no-fail-fast "${packages[@]}"
-    done
-    step 'documentation of vulkan-cuda-wgpu' env RUSTDOCFLAGS='-D warnings' cargo doc --locked -p vulkan-cuda-wgpu --no-deps \
-        --features cuda-12090
-    # It cannot be linked without ArrayFire's libraries, so only its types are checked.
-    component_step 'types of the ArrayFire example' clippy --locked --manifest-path examples/arrayfire/Cargo.toml \
-        --target-dir "${CARGO_TARGET_DIR:-target}/arrayfire" -- -D warnings
-fi
+scripts/lines.sh
 skippable_step 'Python package' ended "$python" "$python_log"
 WAVEFIELD_BIN=${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield skippable_step 'tunnel to a page' scripts/ssh-check.sh
-[[ ${CI:-} != true ]] || skippable_step 'Python wheel' scripts/wheel.sh
 
 say "passed: $passed"
 for reason in ${skipped[@]+"${skipped[@]}"}; do say "skipped: $reason"; done

@@ -519,9 +519,11 @@ class FakeDriver(ModuleType):
 
         def run() -> bool:
             shape, strides = (rows, cols, components), (row_stride, col_stride, step)
-            size = sum((count - 1) * stride for count, stride in zip(shape, strides, strict=True)) + dtype.itemsize
-            memory = np.frombuffer((ctypes.c_char * size).from_address(data), np.uint8)
-            array = np.ndarray(shape, dtype, memory, strides=strides).reshape(-1, components)
+            steps = [(count - 1) * stride for count, stride in zip(shape, strides, strict=True)]
+            before = -sum(min(far, 0) for far in steps)
+            size = before + sum(max(far, 0) for far in steps) + dtype.itemsize
+            memory = np.frombuffer((ctypes.c_char * size).from_address(data - before), np.uint8)
+            array = np.ndarray(shape, dtype, memory, before, strides).reshape(-1, components)
             finite = np.isfinite(array)
             all_are = value == components
             pairs = [array[finite] if all_are else array[finite[:, value], value]]

@@ -841,7 +841,24 @@ def fits(out: Path) -> str:
     from wavefield._layout import Layout
 
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    cloud = np.random.default_rng(51).normal(size=(1_000_000, 3)) * 800 + [500_000, 5_400_000, 300]
+    numbers = np.random.default_rng(51)
+    for dtype in ("uint8", "uint32", "uint64", "int32", "int64", "float16", "float32", "float64"):
+        for shape, kind in (((700, 523), "image"), ((1, 1), "image"), ((300, 70, 4), "mesh"), ((9001, 3), "points")):
+            if dtype.startswith("float"):
+                host = (numbers.normal(size=shape) * 100 - 7).astype(dtype)
+                host[numbers.random(shape) < 0.1], host[numbers.random(shape) < 0.1] = np.nan, -np.inf
+            else:
+                host = numbers.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True)
+            there = cupy.asarray(host)
+            for array in (there, there[::-2, ::3] if kind != "points" else there[::3]):
+                values, box = _range.Search(array, Layout.of(kind, array.shape, "float32")).ends(bool)
+                flat = array.get().reshape(-1, array.shape[-1])
+                column = {"mesh": flat[:, 3:4], "points": flat[:, 1:2]}.get(kind, flat)
+                finite = column[np.isfinite(column)]
+                assert values == ((finite.min(), finite.max()) if finite.size else None), f"{dtype}, {kind}, {values}"
+                places = flat[np.isfinite(flat[:, :3]).all(1)][:, :3]
+                assert kind == "image" or box == (tuple(places.min(0)), tuple(places.max(0))), f"{dtype}, {kind}, {box}"
+    cloud = numbers.normal(size=(1_000_000, 3)) * 800 + [500_000, 5_400_000, 300]
     drew = []
     for name in filter(there_is, ("cupy", "torch", "jax")):
         library = importlib.import_module({"jax": "jax.numpy"}.get(name, name))
@@ -862,6 +879,14 @@ def fits(out: Path) -> str:
                 fit = _range.fit_of(_fit.Fit(), layout, dtype, None, partial(search.ends, bool))
                 times.append(1e6 * (time.perf_counter() - start))
             assert choice.limits == (host[:, 1].min(), host[:, 1].max())
+            calls = []
+            if dtype == "float32":
+                with wavefield.launch(like=points, kind="points", size=1) as field:
+                    for _ in range(60):
+                        start = time.perf_counter()
+                        field.show(points)
+                        calls.append(1e6 * (time.perf_counter() - start))
+                        time.sleep(0.01)
             field = wavefield.show(few, kind="points", size=1, window=False)
             assert field.memory == MEMORY
             index, depth = (cupy.asarray(p).get()[..., 0] for p in field.render("index", "depth", size=(640, 480)))
@@ -874,6 +899,8 @@ def fits(out: Path) -> str:
             field.save(out / f"fit-{name}-{dtype}.png")
             field.close()
             drew.append(f"{name} {dtype}: {sorted(times)[25]:.0f} µs (best {min(times):.0f}), radius {fit.radius:.0f}")
+            if calls:
+                drew.append(f"field.show {sorted(calls)[30]:.0f} µs")
     return "; ".join(drew)
 
 

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# packages.sh [CHECK...]: checks what few changes touch and what takes long to build: the guide, the Windows build, the library's
+# interface and its versions of CUDA, the examples with wgpu, OpenGL and ArrayFire, and the Python wheel. Sets up what is
+# missing, like test.sh. Without arguments it runs all of them.
+#
+# Exit codes: 0 clean, 1 errors, 2 wrong usage.
+set -euo pipefail
+# shellcheck source=scripts/setup.sh
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+cd "$root"
+export WAVEFIELD_REQUIRE_TOOLS=1
+
+guide() { scripts/book.sh; }
+windows() { scripts/check-windows.sh; }
+interface() {
+    cargo doc --locked --quiet -p vulkan-cuda --no-deps
+    scripts/api.py
+    scripts/cuda-versions.sh
+}
+wgpu() {
+    local packages=(-p wavefield-wgpu-example -p vulkan-cuda-wgpu -p wavefield-render-to-cuda-example)
+    cargo clippy --locked "${packages[@]}" --all-targets -- -D warnings
+    cargo test --locked --no-fail-fast "${packages[@]}"
+    RUSTDOCFLAGS='-D warnings' cargo doc --locked -p vulkan-cuda-wgpu --no-deps --features cuda-12090
+}
+opengl() {
+    cargo clippy --locked -p wavefield-opengl-example --all-targets -- -D warnings
+    cargo test --locked --no-fail-fast -p wavefield-opengl-example
+}
+# It cannot be linked without ArrayFire's libraries, so only its types are checked.
+arrayfire() {
+    cargo clippy --locked --manifest-path examples/arrayfire/Cargo.toml \
+        --target-dir "${CARGO_TARGET_DIR:-target}/arrayfire" -- -D warnings
+}
+wheel() { scripts/wheel.sh; }
+
+checks=(guide windows interface wgpu opengl arrayfire wheel)
+for check; do
+    [[ " ${checks[*]} " == *" $check "* ]] || { say "there is no check $check, but ${checks[*]}"; exit 2; }
+done
+(($#)) || set -- "${checks[@]}"
+setup essentials x11_window test_tools python_tools
+failed=()
+for check; do
+    say "$check"
+    # In a shell of its own, where a failure ends it.
+    (set +e; (set -e; "$check")) || failed+=("$check")
+done
+((${#failed[@]} == 0)) || die "FAILED: ${failed[*]}"
+say "passed: $*"
