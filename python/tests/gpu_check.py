@@ -881,7 +881,7 @@ def fits(out: Path) -> str:
             assert choice.limits == (host[:, 1].min(), host[:, 1].max())
             calls = []
             if dtype == "float32":
-                with wavefield.launch(like=points, kind="points", size=1) as field:
+                with wavefield.launch(like=points, kind="points", shape=points.shape) as field:
                     for _ in range(60):
                         start = time.perf_counter()
                         field.show(points)
