@@ -511,8 +511,11 @@ class FakeDriver(ModuleType):
 
     def cuLaunchKernel(self, function: Any, *launch: Any) -> Any:
         self.need_context()
-        *grid, shared, stream, (arguments, types), extra = launch
-        assert len(arguments) == len(types) == 10 and (grid[1:], shared, extra) == ([1, 1, 256, 1, 1], 0, 0)
+        *grid, shared, stream, pointers, extra = launch
+        assert (grid[1:], shared, extra) == ([1, 1, 256, 1, 1], 0, 0)
+        types: list[Any] = [ctypes.c_uint64] * 3 + [ctypes.c_int64] * 3 + [ctypes.c_uint] * 3 + [ctypes.c_uint64]
+        addresses = (ctypes.c_uint64 * len(types)).from_address(pointers)
+        arguments = [kind.from_address(at).value for kind, at in zip(types, addresses, strict=True)]
         data, rows, cols, row_stride, col_stride, step, components, value, kind, found = arguments
         assert self.is_allocated(found)
         dtype = np.dtype(f"{chr(kind // 256)}{kind % 256}")

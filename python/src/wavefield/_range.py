@@ -28,10 +28,7 @@ THREADS, KEYS = 256, 8
 """As in range.cu, and so are these."""
 _TYPES = ("uint8", "uint32", "uint64", "int32", "int64", "float16", "float32", "float64")
 _ITEMS = {name: ord(name[0]) * 256 + int(name.lstrip("uintfloa")) // 8 for name in _TYPES}
-_SIGNATURE = (
-    *(ctypes.c_void_p, *[ctypes.c_uint64] * 2, *[ctypes.c_int64] * 3),
-    *(*[ctypes.c_uint] * 3, ctypes.c_void_p),
-)
+_SIGNATURE: list[Any] = [ctypes.c_uint64] * 3 + [ctypes.c_int64] * 3 + [ctypes.c_uint] * 3 + [ctypes.c_uint64]
 
 RESULTS = 1024
 """How many searches may run on a GPU at the same time."""
@@ -195,11 +192,13 @@ class _Finder:
             self.started += 1
             source.order(context, self.stream)
             numbers = (rows, cols, row_stride, col_stride, step, components, components if value is None else value)
-            arguments = (source.pointer, *numbers, item, self.found + at)
-            launch = (min(-(-rows * cols // THREADS), 1024), 1, 1, THREADS, 1, 1, 0, stream, (arguments, _SIGNATURE), 0)
+            values = zip(_SIGNATURE, (source.pointer, *numbers, item, self.found + at), strict=True)
+            kept = [kind(value) for kind, value in values]
+            arguments = (ctypes.c_void_p * len(kept))(*map(ctypes.addressof, kept))
+            launch = (min(-(-rows * cols // THREADS), 1024), 1, 1, THREADS, 1, 1, 0, stream)
             with context.current():
                 context.call("cuMemsetD8Async", self.found + at, 0, 8 * KEYS, stream)
-                context.call("cuLaunchKernel", self.function, *launch)
+                context.call("cuLaunchKernel", self.function, *launch, ctypes.addressof(arguments), 0)
                 context.call("cuMemcpyDtoHAsync", self.host + at, self.found + at, 8 * KEYS, stream)
                 event.record(stream)
             return (ctypes.c_uint64 * KEYS).from_address(self.host + at)
