@@ -487,41 +487,30 @@ class FakeDriver(ModuleType):
     def is_allocated(self, address: int) -> bool:
         return any(base <= int(address) < base + len(memory) for base, memory in self.allocations.items())
 
-    def cuMemsetD8Async(self, pointer: int, value: int, size: int, stream: int) -> Any:
+    def cuMemsetD8(self, pointer: int, value: int, size: int) -> Any:
         self.need_context()
         assert self.is_allocated(pointer)
-
-        def step() -> bool:
-            ctypes.memset(int(pointer), value, size)
-            return True
-
-        self.enqueue(stream, step)
+        ctypes.memset(int(pointer), value, size)
         return (OK,)
 
-    def cuMemcpyDtoHAsync(self, to: int, source: int, size: int, stream: int) -> Any:
-        self.need_context()
-        assert self.is_allocated(source) and self.is_allocated(to)
-
-        def step() -> bool:
-            ctypes.memmove(int(to), int(source), size)
-            return True
-
-        self.enqueue(stream, step)
-        return (OK,)
+    def cuStreamQuery(self, stream: int) -> Any:
+        self.run()
+        return (NOT_READY if self.streams[self.stream_of(stream)] else OK,)
 
     def cuLaunchKernel(self, function: Any, *launch: Any) -> Any:
         self.need_context()
         *grid, shared, stream, pointers, extra = launch
         assert (grid[1:], shared, extra) == ([1, 1, 256, 1, 1], 0, 0)
-        types: list[Any] = [ctypes.c_uint64] * 3 + [ctypes.c_int64] * 3 + [ctypes.c_uint] * 3 + [ctypes.c_uint64]
+        word, number, step = ctypes.c_uint64, ctypes.c_uint, ctypes.c_int64
+        types: list[Any] = [word, number, number, step, step, step, number, number, number, word, word]
         addresses = (ctypes.c_uint64 * len(types)).from_address(pointers)
         arguments = [kind.from_address(at).value for kind, at in zip(types, addresses, strict=True)]
-        data, rows, cols, row_stride, col_stride, step, components, value, kind, found = arguments
-        assert self.is_allocated(found)
+        data, rows, cols, row_stride, col_stride, inner, components, value, kind, found, host = arguments
+        assert self.is_allocated(found) and self.is_allocated(host)
         dtype = np.dtype(f"{chr(kind // 256)}{kind % 256}")
 
         def run() -> bool:
-            shape, strides = (rows, cols, components), (row_stride, col_stride, step)
+            shape, strides = (rows, cols, components), (row_stride, col_stride, inner)
             steps = [(count - 1) * stride for count, stride in zip(shape, strides, strict=True)]
             before = -sum(min(far, 0) for far in steps)
             size = before + sum(max(far, 0) for far in steps) + dtype.itemsize
@@ -533,8 +522,8 @@ class FakeDriver(ModuleType):
             if not all_are:
                 pairs = [*array[finite[:, :3].all(1), :3].T, *pairs]
             keys = [key for numbers in pairs for key in range_keys(numbers)]
-            there = (ctypes.c_uint64 * len(keys)).from_address(int(found) + 64 - 8 * len(keys))
-            for at, key in enumerate(keys):
+            there = (ctypes.c_uint64 * 9).from_address(host)
+            for at, key in enumerate([0] * (8 - len(keys)) + keys + [1]):
                 there[at] = key
             return True
 

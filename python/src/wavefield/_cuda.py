@@ -109,6 +109,16 @@ class Context:
         """Call the driver, and return what it returns: None, a value, or a tuple of values. Raises `CudaError`."""
         return _call(self.driver, function, *arguments)
 
+    def passed(self, function: str, raw: Any) -> bool:
+        """Return whether the GPU has passed an event, or done all of a stream. The context must be current."""
+        result, *_ = getattr(self.driver, function)(raw)
+        if int(result) in (0, 600):  # CUDA_ERROR_NOT_READY
+            return int(result) == 0
+        raise CudaError(
+            f"the stream failed before the frame was finished: {_words(self.driver, result)}. The likely cause is a "
+            "kernel that ran earlier in this process"
+        )
+
     def reach(self, other: Context) -> None:
         """Let this GPU read memory of another one, if it can: a copy over NVLink is then many times as fast."""
         if other.ordinal not in self._reached:
@@ -331,25 +341,18 @@ class Event:
     def done(self) -> bool:
         """Return whether the point is reached; True if it was never set."""
         with self.context.current():
-            result, *_ = self.context.driver.cuEventQuery(self.raw)
-        if int(result) == 600:  # CUDA_ERROR_NOT_READY
-            return False
-        if int(result) != 0:
-            raise CudaError(
-                f"the stream failed before the frame was finished: {_words(self.context.driver, result)}. The likely "
-                "cause is a kernel that ran earlier in this process"
-            )
-        return True
+            return self.context.passed("cuEventQuery", self.raw)
 
-    def wait(self, meanwhile: Callable[[], object]) -> None:
-        """Wait until the point is reached. Unlike cuEventSynchronize, hears Ctrl-C, and what `meanwhile` raises."""
-        # A sleep takes 60 µs at least, so it does not sleep at once.
-        start, pause = time.monotonic(), 20e-6
-        while not self.done:
-            if time.monotonic() - start > 200e-6:
-                meanwhile()
-                time.sleep(pause)
-                pause = min(2 * pause, 1e-3)
+
+def wait(done: Callable[[], bool], meanwhile: Callable[[], object]) -> None:
+    """Wait until `done`. Unlike cuEventSynchronize, hears Ctrl-C, and what `meanwhile` raises."""
+    # A sleep takes 60 µs at least, so it does not sleep at once.
+    start, pause = time.monotonic(), 20e-6
+    while not done():
+        if time.monotonic() - start > 200e-6:
+            meanwhile()
+            time.sleep(pause)
+            pause = min(2 * pause, 1e-3)
 
 
 def order(context: Context, first: int, then: int) -> None:

@@ -28,10 +28,15 @@ THREADS, KEYS = 256, 8
 """As in range.cu, and so are these."""
 _TYPES = ("uint8", "uint32", "uint64", "int32", "int64", "float16", "float32", "float64")
 _ITEMS = {name: ord(name[0]) * 256 + int(name.lstrip("uintfloa")) // 8 for name in _TYPES}
-_SIGNATURE: list[Any] = [ctypes.c_uint64] * 3 + [ctypes.c_int64] * 3 + [ctypes.c_uint] * 3 + [ctypes.c_uint64]
+_SIGNATURE: list[Any] = [
+    *[ctypes.c_uint64, ctypes.c_uint, ctypes.c_uint],
+    *[ctypes.c_int64] * 3,
+    *[ctypes.c_uint] * 3,
+    *[ctypes.c_uint64] * 2,
+]
 
-RESULTS = 1024
-"""How many searches may run on a GPU at the same time."""
+RESULT, RESULTS = 8 * (KEYS + 1), 1024
+"""The bytes of a result, and how many searches may run on a GPU at the same time."""
 
 
 def limits_of(last: _limits.Choice, layout: Layout, dtype: str, wish: Any, ends: Callable[[], Ends]) -> _limits.Choice:
@@ -68,38 +73,36 @@ class Search:
         self.value = {"mesh": 3, "points": 3 if layout.shape[-1] == 4 else 1}.get(layout.kind)
         self.on_device = self.source.on_device
         self._context = self.source.context or context
-        self._event: _cuda.Event | None = None
         self._keys: Any = None
         self._ends: Ends | None = None
 
-    def start(self) -> None:
+    def start(self) -> _Finder:
         """Enqueue it. The array must be on a GPU."""
+        assert self._context is not None
+        if (finder := _finders.get(self._context)) is None:
+            finder = _finders[self._context] = _Finder(self._context)
         if self._keys is None:
-            assert self._context is not None
-            if (finder := _finders.get(self._context)) is None:
-                finder = _finders[self._context] = _Finder(self._context)
             source = self.source.read(self._context, finder.stream)
             if source.dtype not in _TYPES:
                 raise ArrayMismatch(
                     f"the range of {source.dtype} in CUDA memory is unknown: give limits=(low, high), or show "
                     'x.astype("float32")'
                 )
-            self._event = _cuda.Event(self._context)
-            self._keys = finder.start(source, self.value, self._event)
+            self._keys = finder.start(source, self.value)
+        return finder
 
     @property
     def done(self) -> bool:
         """Return whether `ends` would not wait."""
-        return self._event is None or self._event.done
+        return self._keys is None or self._keys[KEYS] != 0
 
     def ends(self, meanwhile: Callable[[], object]) -> Ends:
         """Return the ends. Calls `meanwhile` while it waits for the GPU, where the array may be written later."""
         if self._ends is None:
             if self.on_device and self._context is not None:
-                self.start()
-                assert self._event is not None
-                self._event.wait(meanwhile)
-                self._ends = self._of(list(self._keys))
+                finder = self.start()
+                _cuda.wait(lambda: self.done, lambda: (finder.check(), meanwhile()))
+                self._ends = self._of(self._keys)
             else:
                 # On a GPU, but without CUDA's driver for Python.
                 host: Any = _libraries.on_the_host(self.source.array) if self.on_device else self.source.read().held
@@ -107,7 +110,7 @@ class Search:
                 self._ends = extent(values), None if self.value is None else _box(host)
         return self._ends
 
-    def _of(self, keys: list[int]) -> Ends:
+    def _of(self, keys: Any) -> Ends:
         dtype = self.source.dtype
         x, y, z, found = (_decoded(keys[at], keys[at + 1], dtype) for at in range(0, KEYS, 2))
         if x is None or y is None or z is None or self.value is None:
@@ -173,35 +176,39 @@ class _Finder:
         image = files("wavefield").joinpath("range.ptx").read_bytes()
         with context.current():
             self.function = context.call("cuModuleGetFunction", context.call("cuModuleLoadData", image), b"range")
-            self.found = int(context.call("cuMemAlloc", RESULTS * 8 * KEYS))
-            self.host = int(context.call("cuMemHostAlloc", RESULTS * 8 * KEYS, 0))
+            self.found = int(context.call("cuMemAlloc", RESULT))
+            context.call("cuMemsetD8", self.found, 0, RESULT)
+            self.host = int(context.call("cuMemHostAlloc", RESULTS * RESULT, 0))
         # Independent of the default stream, which may wait for the renderer.
         self.stream = Stream(context.make_stream(ordered=False))
         self.started = 0
 
-    def start(self, source: Source, value: int | None, event: _cuda.Event) -> Any:
-        """Enqueue the kernel, a copy of 64 bytes to the CPU, and the event. Return where the keys will be."""
-        context, stream, item = self.context, self.stream.handle, _ITEMS[source.dtype]
+    def start(self, source: Source, value: int | None) -> Any:
+        """Enqueue the kernel. Return where the keys will be, and after them a word that is not 0 then."""
         # Elements of some numbers each, in two dimensions. Without places the numbers may be elements.
         inner = len(source.shape) - (value is not None or len(source.shape) == 3)
         rows, cols, *_ = (*source.shape[:inner], 1)
         row_stride, col_stride, *_ = (*source.strides[:inner], 0)
         components, step = (*source.shape[inner:], 1)[0], (*source.strides[inner:], 0)[0]
         with self.lock:
-            at = 8 * KEYS * (self.started % RESULTS)
+            to = self.host + RESULT * (self.started % RESULTS)
             self.started += 1
-            source.order(context, self.stream)
+            keys = (ctypes.c_uint64 * (KEYS + 1)).from_address(to)
+            keys[KEYS] = 0
             numbers = (rows, cols, row_stride, col_stride, step, components, components if value is None else value)
-            values = zip(_SIGNATURE, (source.pointer, *numbers, item, self.found + at), strict=True)
-            kept = [kind(value) for kind, value in values]
+            values = (source.pointer, *numbers, _ITEMS[source.dtype], self.found, to)
+            kept = [kind(value) for kind, value in zip(_SIGNATURE, values, strict=True)]
             arguments = (ctypes.c_void_p * len(kept))(*map(ctypes.addressof, kept))
-            launch = (min(-(-rows * cols // THREADS), 1024), 1, 1, THREADS, 1, 1, 0, stream)
-            with context.current():
-                context.call("cuMemsetD8Async", self.found + at, 0, 8 * KEYS, stream)
-                context.call("cuLaunchKernel", self.function, *launch, ctypes.addressof(arguments), 0)
-                context.call("cuMemcpyDtoHAsync", self.host + at, self.found + at, 8 * KEYS, stream)
-                event.record(stream)
-            return (ctypes.c_uint64 * KEYS).from_address(self.host + at)
+            launch = (min(-(-rows * cols // THREADS), 1024), 1, 1, THREADS, 1, 1, 0, self.stream.handle)
+            source.order(self.context, self.stream)
+            with self.context.current():
+                self.context.call("cuLaunchKernel", self.function, *launch, ctypes.addressof(arguments), 0)
+        return keys
+
+    def check(self) -> None:
+        """Raise if the GPU has failed, for then there will be no result."""
+        with self.context.current():
+            self.context.passed("cuStreamQuery", self.stream.handle)
 
 
 _finders: dict[_cuda.Context, _Finder] = {}

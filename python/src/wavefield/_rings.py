@@ -423,4 +423,4 @@ class CudaRing(Ring):
 
     def wait_for(self, event: _cuda.Event) -> None:
         """Wait until the GPU has passed the event. Notices a renderer that ends."""
-        event.wait(self.connection.pump)
+        _cuda.wait(lambda: event.done, self.connection.pump)

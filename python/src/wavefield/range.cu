@@ -1,12 +1,14 @@
 // Finds the smallest and the largest finite numbers of an array of any type, in one pass.
 //
-//   data         rows * cols elements of `components` numbers each; element (row, col) begins at
-//                row * row_stride + col * col_stride bytes, and its numbers are `step` bytes apart
+//   data         rows * cols < 2^31 elements of `components` numbers each; element (row, col) begins
+//                at row * row_stride + col * col_stride bytes, and its numbers are `step` bytes apart
 //   type         'f', 'i' or 'u', times 256, plus the size of a number in bytes
 //   value        if each element is a place, x y z: which of its numbers is the value. A place
 //                counts only if all three are finite. Otherwise `components`: all numbers are values
-//   found        the keys of x, y, z and the value: of each the largest ~key and the largest key.
-//                They must be 0 before, which no finite float has
+//   found        room for nine words, 0 before and after the launch
+//   host         eight words in the CPU's memory for the keys of x, y, z and the value: of each the
+//                largest ~key and the largest key, or 0, which no finite float has. And a ninth, set
+//                to 1 after these
 //
 // The launch is one-dimensional, in blocks of 256.
 //
@@ -47,14 +49,13 @@ static __device__ void add(u64 *pair, u64 key)
     pair[1] = max(pair[1], key);
 }
 
-extern "C" __global__ void range(const char *data, u64 rows, u64 cols, long long row_stride, long long col_stride,
-                                 long long step, unsigned components, unsigned value, unsigned type, u64 *found)
+extern "C" __global__ void range(const char *data, unsigned rows, unsigned cols, long long row_stride, long long col_stride,
+                                 long long step, unsigned components, unsigned value, unsigned type, u64 *found, volatile u64 *host)
 {
     u64 mine[KEYS] = {};
     bool places = value < components;
-    u64 threads = (u64)gridDim.x * THREADS;
-    for (u64 i = (u64)blockIdx.x * THREADS + threadIdx.x; i < rows * cols; i += threads) {
-        const char *at = data + (long long)(i / cols) * row_stride + (long long)(i % cols) * col_stride;
+    for (unsigned i = blockIdx.x * THREADS + threadIdx.x; i < rows * cols; i += gridDim.x * THREADS) {
+        const char *at = data + i / cols * row_stride + i % cols * col_stride;
         u64 keys[4];
         bool finite[4];
         for (unsigned c = 0; c < 4; c++) {
@@ -78,6 +79,25 @@ extern "C" __global__ void range(const char *data, u64 rows, u64 cols, long long
                 best[threadIdx.x][k] = max(best[threadIdx.x][k], best[threadIdx.x + half][k]);
     }
     __syncthreads();
-    if (threadIdx.x < KEYS)
+    if (threadIdx.x < KEYS) {
         atomicMax(&found[threadIdx.x], best[0][threadIdx.x]);
+        __threadfence();
+    }
+
+    // The last block to come here tells the CPU.
+    __shared__ bool last;
+    __syncthreads();
+    if (threadIdx.x == 0)
+        last = atomicAdd(&found[KEYS], 1) == gridDim.x - 1;
+    __syncthreads();
+    if (last && threadIdx.x < KEYS) {
+        host[threadIdx.x] = *(volatile u64 *)&found[threadIdx.x];
+        found[threadIdx.x] = 0;
+        __threadfence_system();
+    }
+    __syncthreads();
+    if (last && threadIdx.x == 0) {
+        found[KEYS] = 0;
+        host[KEYS] = 1;
+    }
 }

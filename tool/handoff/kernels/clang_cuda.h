@@ -26,6 +26,12 @@ static inline __device__ unsigned long long atomicMax(unsigned long long *at, un
 {
     return __nvvm_atom_max_gen_ull(at, a);
 }
+static inline __device__ unsigned long long atomicAdd(unsigned long long *at, unsigned long long a)
+{
+    return __nvvm_atom_add_gen_ll((long long *)at, a);
+}
+static inline __device__ void __threadfence() { __nvvm_membar_gl(); }
+static inline __device__ void __threadfence_system() { __nvvm_membar_sys(); }
 
 // Each is at most one PTX instruction per result, the same that nvcc chooses by default.
 static inline __device__ float __sinf(float a) { return __nvvm_sin_approx_f(a); }
