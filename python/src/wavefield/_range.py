@@ -101,7 +101,12 @@ class Search:
         if self._ends is None:
             if self.on_device and self._context is not None:
                 finder = self.start()
-                _cuda.wait(lambda: self.done, lambda: (finder.check(), meanwhile()))
+
+                def slowly() -> None:
+                    finder.check()
+                    meanwhile()
+
+                _cuda.wait(lambda: self.done, slowly)
                 self._ends = self._of(self._keys)
             else:
                 # On a GPU, but without CUDA's driver for Python.
