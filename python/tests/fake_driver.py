@@ -487,10 +487,15 @@ class FakeDriver(ModuleType):
     def is_allocated(self, address: int) -> bool:
         return any(base <= int(address) < base + len(memory) for base, memory in self.allocations.items())
 
-    def cuMemsetD8(self, pointer: int, value: int, size: int) -> Any:
+    def cuMemsetD8Async(self, pointer: int, value: int, size: int, stream: int) -> Any:
         self.need_context()
         assert self.is_allocated(pointer)
-        ctypes.memset(int(pointer), value, size)
+
+        def step() -> bool:
+            ctypes.memset(int(pointer), value, size)
+            return True
+
+        self.enqueue(stream, step)
         return (OK,)
 
     def cuStreamQuery(self, stream: int) -> Any:

@@ -144,13 +144,14 @@ class Context:
         finally:
             self.call("cuCtxPopCurrent")
 
-    def refuse_capture(self, *streams: _streams.Stream) -> None:
-        """Raise if a graph is being captured on one of the streams, or on a library's current stream.
+    def refuse_capture(self, *streams: _streams.Stream) -> set[_streams.Stream]:
+        """Raise if a graph is being captured on one of the streams, or on a library's current stream; return all these.
 
         Nothing must be enqueued there: that would end the capture, or become a part of the graph.
         """
+        asked = {*streams, *_streams.current_streams(self.ordinal).values()}
         with self.current():
-            for stream in {*streams, *_streams.current_streams(self.ordinal).values()}:
+            for stream in asked:
                 result, status = self.driver.cuStreamIsCapturing(stream.handle)
                 # CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: a stream that is ordered with this default stream is captured.
                 if int(result) == 906 or (int(result) == 0 and int(status) != 0):
@@ -160,6 +161,7 @@ class Context:
                         "call show, picture or the next frame outside the capture, after each replay",
                         "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
                     )
+        return asked
 
     def keep_current(self) -> None:
         """Make it the thread's current context if there is none: the user's driver calls, such as memset, need one."""

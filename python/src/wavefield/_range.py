@@ -182,10 +182,10 @@ class _Finder:
         with context.current():
             self.function = context.call("cuModuleGetFunction", context.call("cuModuleLoadData", image), b"range")
             self.found = int(context.call("cuMemAlloc", RESULT))
-            context.call("cuMemsetD8", self.found, 0, RESULT)
             self.host = int(context.call("cuMemHostAlloc", RESULTS * RESULT, 0))
-        # Independent of the default stream, which may wait for the renderer.
-        self.stream = Stream(context.make_stream(ordered=False))
+            # Independent of the default stream, which may wait for the renderer.
+            self.stream = Stream(context.make_stream(ordered=False))
+            context.call("cuMemsetD8Async", self.found, 0, RESULT, self.stream.handle)
         self.started = 0
 
     def start(self, source: Source, value: int | None) -> Any:
@@ -205,6 +205,7 @@ class _Finder:
             kept = [kind(value) for kind, value in zip(_SIGNATURE, values, strict=True)]
             arguments = (ctypes.c_void_p * len(kept))(*map(ctypes.addressof, kept))
             launch = (min(-(-rows * cols // THREADS), 1024), 1, 1, THREADS, 1, 1, 0, self.stream.handle)
+            source.uncaptured.add(self.stream)
             source.order(self.context, self.stream)
             with self.context.current():
                 self.context.call("cuLaunchKernel", self.function, *launch, ctypes.addressof(arguments), 0)

@@ -36,8 +36,8 @@ class Source:
         if self.ordinal is not None:
             with contextlib.suppress(CudaMissing):
                 self.context = _cuda.Context.at(self.ordinal)
-        if self.context is not None:
-            self.context.refuse_capture()
+        # The streams on which no graph is captured, as the driver said a moment ago.
+        self.uncaptured: set[Stream] = set() if self.context is None else self.context.refuse_capture()
         if hasattr(array, "is_neg") and array.is_neg():  # PyTorch's DLPack leaves the sign out
             array = array.resolve_neg()
         masked = hasattr(array, "mask") and hasattr(array, "filled")
@@ -85,20 +85,26 @@ class Source:
         self.held = array
 
     def _read_dlpack(self, array: Any, stream: Stream | None) -> object:
-        # The producer makes this stream wait for what it has enqueued. Without CUDA nobody waits.
-        ready, number = stream or Stream(LEGACY_STREAM), -1
+        # The producer makes this stream wait for what it has enqueued. Without CUDA nobody waits. Where its stream is
+        # known, it need not: `order` takes a tenth of the time.
+        known = None if self.ordinal is None else _streams.stream_that_writes(array, self.ordinal)
+        ready, number = known or stream or Stream(LEGACY_STREAM), -1
         with contextlib.ExitStack() as within:
             if self.context is not None:
-                self.context.refuse_capture(ready)
-                number = ready.handle
+                self._refuse_capture(ready)
+                number = -1 if known else ready.handle
                 within.enter_context(self.context.current())
             within.enter_context(_streams.its_gpu_is_current(array))
             taken, knows = _dlpack.export(array, stream=number)
         if taken.device[0] not in _GPUS:
             raise ValueError(f"its capsule is on DLPack device type {taken.device[0]}")
         self._lies(taken.pointer, taken.shape, taken.strides, taken.dtype)
-        self._ready = ready if knows else Stream(LEGACY_STREAM)
+        self._ready = ready if known or knows else Stream(LEGACY_STREAM)
         return taken
+
+    def _refuse_capture(self, *streams: Stream) -> None:
+        if self.context is not None and not self.uncaptured.issuperset(streams):
+            self.uncaptured |= self.context.refuse_capture(*streams)
 
     def _read_interface(self, interface: dict[str, Any]) -> None:
         import numpy as np
@@ -149,7 +155,7 @@ class Source:
             self.writers = {*self.array._consumers, self.array._stream or stream}
         elif self._ready is not None:
             if self._ready != stream:
-                context.refuse_capture(self._ready, stream)
+                self._refuse_capture(self._ready, stream)
                 with context.current():
                     _cuda.order(context, self._ready.handle, stream.handle)
             self.writers = {self._ready}

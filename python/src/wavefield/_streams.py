@@ -81,6 +81,12 @@ def its_gpu_is_current(array: Any) -> AbstractContextManager[object]:
     return gpu
 
 
+def stream_that_writes(array: Any, device: int) -> Stream | None:
+    """Return the current stream of the library of an array, if that is CuPy or PyTorch."""
+    name = {"cupy": "CuPy", "torch": "PyTorch"}.get(type(array).__module__.partition(".")[0], "")
+    return current_streams(device).get(name)
+
+
 def current_streams(device: int) -> dict[str, Stream]:
     """Return the current streams of CuPy and PyTorch in this thread, by the library's name.
 

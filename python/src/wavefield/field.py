@@ -480,6 +480,7 @@ class Field:
         with contextlib.suppress(ArrayMismatch):  # Numba has no copy
             array = _libraries.copied(array)
         later = self._read(array)
+        later.uncaptured.clear()  # a capture may begin before it is shown
         with self._turn:
             self._later = later
             if not self._waiting:
