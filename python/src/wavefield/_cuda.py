@@ -25,6 +25,8 @@ from .errors import CudaError, CudaMissing, DeviceMismatch, brief
 WITHOUT_CUDA = 'Without CUDA, use connect(memory="host") or launch(memory="host") with NumPy'
 
 _contexts: dict[int, Context] = {}
+# This thread's innermost `with context.current()`.
+_here = threading.local()
 
 
 def driver() -> Any:
@@ -73,6 +75,8 @@ class Context:
         name = self.call("cuDeviceGetName", 128, self.device)
         self.name = name.split(b"\0")[0].decode() if isinstance(name, bytes) else str(name)
         self.raw = self.call("cuDevicePrimaryCtxRetain", self.device)
+        # What `order` keeps for each thread.
+        self.threads = threading.local()
         # The GPUs that it was allowed to read.
         self._reached: set[int] = set()
         # The address of a word that `guard` writes and nothing reads.
@@ -131,15 +135,22 @@ class Context:
     def current(self) -> Iterator[None]:
         """Make this context the thread's current one inside `with`.
 
-        A graph that is being captured elsewhere survives the calls there, such as cuEventQuery.
+        A graph that is being captured elsewhere survives the calls there, such as cuEventQuery. Inside another `with`
+        of the same context it takes no time.
         """
+        outer = getattr(_here, "context", None)
+        if outer is self:
+            yield
+            return
         self.call("cuCtxPushCurrent", self.raw)
         try:
             relaxed = self.driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
             mode = self.call("cuThreadExchangeStreamCaptureMode", relaxed)
+            _here.context = self
             try:
                 yield
             finally:
+                _here.context = outer
                 self.call("cuThreadExchangeStreamCaptureMode", mode)
         finally:
             self.call("cuCtxPopCurrent")
@@ -359,7 +370,10 @@ def wait(done: Callable[[], bool], meanwhile: Callable[[], object]) -> None:
 
 def order(context: Context, first: int, then: int) -> None:
     """Make what is enqueued on `then` from now on wait for what is on `first`. The context must be current."""
-    event = Event(context)
+    # One event for each thread, because the wait is for the point at the time of the call.
+    event = getattr(context.threads, "event", None)
+    if event is None:
+        event = context.threads.event = Event(context)
     event.record(first)
     event.hold(then)
 

@@ -82,13 +82,14 @@ class Search:
         if (finder := _finders.get(self._context)) is None:
             finder = _finders[self._context] = _Finder(self._context)
         if self._keys is None:
-            source = self.source.read(self._context, finder.stream)
-            if source.dtype not in _TYPES:
-                raise ArrayMismatch(
-                    f"the range of {source.dtype} in CUDA memory is unknown: give limits=(low, high), or show "
-                    'x.astype("float32")'
-                )
-            self._keys = finder.start(source, self.value)
+            with self._context.current():
+                source = self.source.read(self._context, finder.stream)
+                if source.dtype not in _TYPES:
+                    raise ArrayMismatch(
+                        f"the range of {source.dtype} in CUDA memory is unknown: give limits=(low, high), or show "
+                        'x.astype("float32")'
+                    )
+                self._keys = finder.start(source, self.value)
         return finder
 
     @property
@@ -189,7 +190,7 @@ class _Finder:
         self.started = 0
 
     def start(self, source: Source, value: int | None) -> Any:
-        """Enqueue the kernel. Return where the keys will be, and after them a word that is not 0 then."""
+        """Enqueue the kernel, in the current context. Return where the keys will be, and then a word that is not 0."""
         # Elements of some numbers each, in two dimensions. Without places the numbers may be elements.
         inner = len(source.shape) - (value is not None or len(source.shape) == 3)
         rows, cols, *_ = (*source.shape[:inner], 1)
@@ -207,8 +208,7 @@ class _Finder:
             launch = (min(-(-rows * cols // THREADS), 1024), 1, 1, THREADS, 1, 1, 0, self.stream.handle)
             source.uncaptured.add(self.stream)
             source.order(self.context, self.stream)
-            with self.context.current():
-                self.context.call("cuLaunchKernel", self.function, *launch, ctypes.addressof(arguments), 0)
+            self.context.call("cuLaunchKernel", self.function, *launch, ctypes.addressof(arguments), 0)
         return keys
 
     def check(self) -> None:
