@@ -133,10 +133,15 @@ impl Inputs {
             ArrayKind::Points | ArrayKind::Mesh | ArrayKind::Surface => view.fit,
             ArrayKind::Image => Fit::default(),
         };
+        // In the units of the vertices, so that a shader need not convert each of them.
+        let eye = match array.kind() {
+            ArrayKind::Mesh => fit.radius * camera.eye() + Vec3::from(fit.center),
+            _ => camera.eye(),
+        };
         let place = Placement::new(grid, camera, (extent.width, extent.height));
         let globals = Globals {
             view_projection: camera.view_projection(extent.width, extent.height),
-            eye: camera.eye().extend(camera.distance),
+            eye: eye.extend(camera.distance),
             grid: [grid.cols, grid.rows],
             tiles: mesh::tile_count(grid).0,
             components: array.components(),

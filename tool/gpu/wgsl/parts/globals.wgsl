@@ -3,7 +3,7 @@
 // Must match `Globals` in draw/src/inputs.rs.
 struct Globals {
     view_projection: mat4x4f,
-    // The fourth number is the distance from the eye to the camera's target.
+    // In a mesh's units, and else in those of the camera. The fourth number is the distance from the eye to the camera's target.
     eye: vec4f,
     // Columns and rows of the array; points have one row.
     grid: vec2u,

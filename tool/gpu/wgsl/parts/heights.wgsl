@@ -32,6 +32,11 @@ fn vertex_at(at: vec2u) -> vec4f {
     return vertex_of(at, height);
 }
 
+// Vertices are in the units of the camera already.
+fn fitted_step(step: vec3f) -> vec3f {
+    return step;
+}
+
 // Returns the position at which the vertex is drawn. It is not finite for a hole, so that its triangles are not drawn.
 fn place_at(at: vec2u) -> vec3f {
     return vertex_of(at, height_at(at)).xyz;

@@ -1,5 +1,5 @@
-// Draws vertices as a lit surface, directly from the slot. Needs `globals`, and `vertex_at` and
-// `place_at` of `mesh` or `heights`.
+// Draws vertices as a lit surface, directly from the slot. Needs `globals`, and `vertex_at`, `place_at` and
+// `fitted_step` of `mesh` or `heights`.
 //
 // There is no vertex input: both shaders read the slot as a storage buffer. The field is drawn in tiles of TILE x TILE
 // cells. Each tile is an instance of one small index buffer, which therefore suits every grid.
@@ -43,7 +43,7 @@ fn vertex_main(@builtin(vertex_index) corner: u32, @builtin(instance_index) tile
 
     var point: Point;
     point.clip = globals.view_projection * vec4f(place_at(at), 1.0);
-    point.at_and_tilt = vec4f(vec2f(at), tilt(cross(along, across)));
+    point.at_and_tilt = vec4f(vec2f(at), tilt(cross(fitted_step(along), fitted_step(across))));
     return point;
 }
 
@@ -119,10 +119,11 @@ fn here_at(point: Point, front: bool) -> Here {
 
     // Between normals that point nearly straight down, an interpolated tilt can be anything. Then use the cell's own normal.
     let smooth_normal = direction(point.at_and_tilt.zw);
-    let cell_normal = cross((c - a).xyz, (b - a).xyz);
+    let cell_normal = cross(fitted_step((c - a).xyz), (b - a).xyz);
     let up = select(smooth_normal, normalize(cell_normal), dot(smooth_normal, cell_normal) < 0.0);
+    let vertex = mix(mix(a, b, part.x), mix(c, d, part.x), part.y);
     // Seen from below, the surface shows its other side.
-    return Here(mix(mix(a, b, part.x), mix(c, d, part.x), part.y), up * select(-1.0, 1.0, front));
+    return Here(vertex, up * select(-1.0, 1.0, front));
 }
 
 @fragment
@@ -138,10 +139,9 @@ fn fragment_main(point: Point, @builtin(front_facing) front: bool) -> @location(
     let at = point.at_and_tilt.xy;
     let last = globals.grid - vec2u(1);
     let here = here_at(point, front);
-    let position = here.vertex.xyz;
     let value = limited(here.vertex.w);
     let normal = here.normal;
-    let to_eye = normalize(globals.eye.xyz - position);
+    let to_eye = normalize(fitted_step(globals.eye.xyz - here.vertex.xyz));
     let base = palette_colour(value);
 
     // Hemisphere light from sky and ground, and one key light.
