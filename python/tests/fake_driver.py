@@ -522,10 +522,11 @@ class FakeDriver(ModuleType):
             memory = np.frombuffer((ctypes.c_char * size).from_address(data - before), np.uint8)
             array = np.ndarray(shape, dtype, memory, before, strides).reshape(-1, components)
             finite = np.isfinite(array)
-            all_are = value == components
-            pairs = [array[finite] if all_are else array[finite[:, value], value]]
-            if not all_are:
-                pairs = [*array[finite[:, :3].all(1), :3].T, *pairs]
+            if value == components:
+                pairs = [array[finite]]
+            else:
+                placed = finite[:, :3].all(1)
+                pairs = [*array[placed, :3].T, array[placed & finite[:, value], value]]
             keys = [key for numbers in pairs for key in range_keys(numbers)]
             there = (ctypes.c_uint64 * 9).from_address(host)
             for at, key in enumerate([0] * (8 - len(keys)) + keys + [1]):

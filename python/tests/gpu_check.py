@@ -853,10 +853,11 @@ def fits(out: Path) -> str:
             for array in (there, there[::-2, ::3] if kind != "points" else there[::3]):
                 values, box = _range.Search(array, Layout.of(kind, array.shape, "float32")).ends(bool)
                 flat = array.get().reshape(-1, array.shape[-1])
-                column = {"mesh": flat[:, 3:4], "points": flat[:, 1:2]}.get(kind, flat)
+                placed = flat[np.isfinite(flat[:, :3]).all(1)]
+                column = {"mesh": placed[:, 3:4], "points": placed[:, 1:2]}.get(kind, flat)
                 finite = column[np.isfinite(column)]
                 assert values == ((finite.min(), finite.max()) if finite.size else None), f"{dtype}, {kind}, {values}"
-                places = flat[np.isfinite(flat[:, :3]).all(1)][:, :3]
+                places = placed[:, :3]
                 assert kind == "image" or box == (tuple(places.min(0)), tuple(places.max(0))), f"{dtype}, {kind}, {box}"
     cloud = numbers.normal(size=(1_000_000, 3)) * 800 + [500_000, 5_400_000, 300]
     drew = []

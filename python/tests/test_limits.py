@@ -326,11 +326,13 @@ def test_limits_follow_the_rule(renderer: FakeRenderer, capsys: pytest.CaptureFi
         return wavefield.show(array, memory="host", **how).parameters["limits"]
 
     assert limits(IMAGE) == (0, 1)
-    assert limits(3 * IMAGE) == limits(0.5 * IMAGE + 2) == limits(0 * IMAGE) == (0, 1)
+    assert limits(3 * IMAGE) == limits(0.5 * IMAGE + 0.9) == limits(0 * IMAGE) == limits(0 * IMAGE + 2) == (0, 1)
     assert RESET not in capsys.readouterr().err
     assert limits(100 * IMAGE) == (0, 100)
-    assert "(0, 100), those of this array, because its range is 10 times away" in capsys.readouterr().err
+    assert "(0.0, 100.0), those of this array, because its range is outside, or 10 times" in capsys.readouterr().err
     assert limits(IMAGE) == (0, 1)
+    assert limits(IMAGE + 50) == (50, 51)
+    assert limits(IMAGE + 52) == (52, 53), "all of it would have the colour of an end"
     assert limits(IMAGE + 50) == (50, 51)
     assert RESET not in capsys.readouterr().err, "once"
     # What a call passes holds.
@@ -420,6 +422,7 @@ KINDS: list[tuple[str, np.ndarray, Any]] = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:a mesh's values")
 @pytest.mark.parametrize(("kind", "array", "limits"), KINDS)
 @pytest.mark.parametrize("way", ["show", "frame", "copy"])
 def test_a_field_has_the_limits_of_show(
@@ -494,7 +497,8 @@ def test_the_box_of_places_on_a_gpu(driver: FakeDriver, kind: str) -> None:
     flat[3, 1], flat[4, 0], flat[5, 3] = np.nan, np.inf, 1e9
     search = _range.Search(DeviceArray(array), Layout.of(kind, shape, "float32"))
     places = np.delete(flat, [3, 4], 0)[:, :3]
-    values = (flat[:, 3].min(), 1e9)
+    flat[4, 3] = 1e12  # of no place
+    values = (np.delete(flat, [3, 4], 0)[:, 3].min(), 1e9)
     assert search.ends(lambda: None) == (values, (tuple(places.min(0)), tuple(places.max(0))))
     array[...] = np.nan
     assert _range.Search(DeviceArray(array), Layout.of(kind, shape, "float32")).ends(lambda: None) == (None, None)
@@ -518,6 +522,41 @@ def test_later_arrays_of_a_field_are_looked_at_without_waiting(
         field._before_a_picture()
         assert field.parameters["limits"] == (IMAGE.min() * 10_000, IMAGE.max() * 10_000)
     assert "the colours' limits are now" in capsys.readouterr().err
+
+
+def test_the_limits_of_masked_whole_numbers_are_exact(renderer: FakeRenderer) -> None:
+    times = np.ma.array(1_700_000_000_000_000_050 + np.arange(24).reshape(4, 6))
+    times[0, 0] = np.ma.masked
+    field = wavefield.show(times, memory="host")
+    assert field.parameters["limits"] == (1_700_000_000_000_000_051, 1_700_000_000_000_000_073)
+
+
+def test_colours_may_follow_their_range(renderer: FakeRenderer, capsys: pytest.CaptureFixture[str]) -> None:
+    colours = np.linspace(3, 200, 4 * 6 * 4, dtype=np.float32).reshape(4, 6, 4)
+    wishes: Any = (("auto", (3, 200)), ((0, None), (0, 200)), ((None, 100), (3, 100)))
+    for wish, limits in wishes:
+        assert wavefield.show(colours[..., :3].copy(), limits=wish, memory="host").parameters["limits"][0] == limits[0]
+    assert "alpha" not in capsys.readouterr().err
+    wavefield.show(colours, limits=(0, 255), memory="host")
+    assert "alpha goes from 0 to 1, as float32" in capsys.readouterr().err
+    _say.said.clear()
+    wavefield.show(colours.astype(np.uint16), limits=(0, 255), memory="host")
+    assert "alpha goes from 0 to 65535, as uint16" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("low", "high"), [(250, 350), (0.001, 0.01), (-1, 1)])
+def test_a_mesh_whose_values_are_not_from_0_to_1_is_said(renderer: FakeRenderer, low: float, high: float) -> None:
+    mesh = np.linspace(low, high, 4 * 6 * 4, dtype=np.float32).reshape(4, 6, 4)
+    with pytest.warns(UserWarning, match=r"a mesh's values go from 0 to 1, and .* limits=\"auto\""):
+        wavefield.show(mesh, kind="mesh", memory="host")
+    wavefield.show(mesh, kind="mesh", memory="host", limits="auto")
+
+
+def test_points_without_a_place_do_not_count(renderer: FakeRenderer) -> None:
+    points = np.random.default_rng(5).normal(size=(100, 3)).astype(np.float32)
+    points[:10] = -9999, -9999, np.nan
+    field = wavefield.show(points, memory="host")
+    assert field.parameters["limits"] == (points[10:, 1].min(), points[10:, 1].max())
 
 
 # What `show` returns.

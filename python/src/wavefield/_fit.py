@@ -97,7 +97,7 @@ def of_extent(extent: Any, sort: tuple[Any, ...]) -> Fit:
     if not (wide > 0 and deep > 0 and 1e-3 <= wide / deep <= 1e3):
         raise ValueError(
             f"extent must be (x0, x1, y0, y1) with x0 < x1, y0 < y1, and sides that differ at most 1000 times, "
-            f"not {brief(extent)}"
+            f"not {brief(extent)}; rows that go from north to south are x[::-1]"
         )
     return Fit(sort, ((x0 + x1) / 2, 0.0, (z0 + z1) / 2), max(wide, deep) / 2, aspect=wide / deep, fresh=True)
 

@@ -105,19 +105,21 @@ def choose(last: Choice, sort: tuple[Any, ...], wish: Any, span: Callable[[], Pa
         found = None if last.given else span()
         if found is None or not _left(last.limits, found):
             return Choice(sort, last.limits, last.given)
-        why, limits = "its range is 10 times away from that of", padded(found)
+        why, limits = "its range is outside, or 10 times away from, that of", padded(found)
     if why and not follows and limits != last.limits:
         say_once(
-            f"the colours' limits are now ({limits[0]:.9g}, {limits[1]:.9g}), those of this array, because {why} the "
-            f"one before ({last.limits[0]:.9g}, {last.limits[1]:.9g}); a call with limits=(low, high) chooses them",
+            f"the colours' limits are now ({limits[0]}, {limits[1]}), those of this array, because {why} the "
+            f"one before ({last.limits[0]}, {last.limits[1]}); a call with limits=(low, high) chooses them",
             "limits",
         )
     return Choice(sort, limits, follows=follows)
 
 
 def _left(old: Pair, new: Pair) -> bool:
-    """Return whether a range left an old one by 10 times: it is so much wider, narrower or farther away."""
+    """Return whether a range left an old one: it is wholly outside, or 10 times wider, narrower or farther away."""
     (low, high), (least, most) = sorted(old), new
+    if least < most and (least > high or most < low):
+        return True
     narrower = min(high - low, most - least) if least < most else high - low
     return max(high, most) - min(low, least) > 10 * narrower
 

@@ -44,10 +44,11 @@ def limits_of(last: _limits.Choice, layout: Layout, dtype: str, wish: Any, ends:
     import numpy as np
 
     def span() -> _limits.Pair | None:
-        if layout.colours:
-            return 0, int(np.iinfo(dtype).max) if _limits.is_whole(dtype) else 1
-        if layout.kind == "mesh" and wish is None and not last.follows:
-            return 0.0, 1.0
+        if wish is None and not last.follows:
+            if layout.colours:
+                return 0, int(np.iinfo(dtype).max) if _limits.is_whole(dtype) else 1
+            if layout.kind == "mesh":
+                return 0.0, 1.0
         return ends()[0]
 
     return _limits.choose(last, layout.sort(dtype), wish, span)
@@ -112,8 +113,7 @@ class Search:
             else:
                 # On a GPU, but without CUDA's driver for Python.
                 host: Any = _libraries.on_the_host(self.source.array) if self.on_device else self.source.read().held
-                values = host if self.value is None else host[..., self.value]
-                self._ends = extent(values), None if self.value is None else _box(host)
+                self._ends = _on_the_host(host, self.value)
         return self._ends
 
     def _of(self, keys: Any) -> Ends:
@@ -124,11 +124,16 @@ class Search:
         return found, ((x[0], y[0], z[0]), (x[1], y[1], z[1]))
 
 
-def extent(values: NDArray[Any]) -> _limits.Pair | None:
-    """Return the smallest and the largest finite number; None if there is none."""
+def _extent(values: NDArray[Any]) -> _limits.Pair | None:
     import numpy as np
 
-    number: Any = int if _limits.is_whole(values.dtype.name) else float
+    def number(value: Any) -> float:
+        # Whole numbers may have more digits than float64. Those with a mask have become longdouble.
+        exact = values.dtype.kind in "iu" or (
+            values.dtype.itemsize > 8 and value == np.floor(value) and value - value == 0
+        )
+        return int(value) if exact else float(value)
+
     with np.errstate(all="ignore"):
         low, high = number(values.min()), number(values.max())
         if not (math.isfinite(low) and math.isfinite(high)):
@@ -137,10 +142,11 @@ def extent(values: NDArray[Any]) -> _limits.Pair | None:
     return low, high
 
 
-def _box(array: NDArray[Any]) -> _fit.Box | None:
-    """Return the smallest and the largest x, y and z of the finite places."""
+def _on_the_host(array: NDArray[Any], value: int | None) -> Ends:
     import numpy as np
 
+    if value is None:
+        return _extent(array), None
     places = array.reshape(-1, array.shape[-1])
 
     def corner(name: str) -> _fit.Triple:
@@ -154,9 +160,12 @@ def _box(array: NDArray[Any]) -> _fit.Box | None:
     with np.errstate(all="ignore"):
         box = corner("min"), corner("max")
         if not all(map(math.isfinite, (*box[0], *box[1]))):
+            # What has no place is not drawn, so its value does not count either.
             places = places[np.isfinite(places[:, :3]).all(1)]
-            return (corner("min"), corner("max")) if len(places) else None
-    return box
+            if not len(places):
+                return None, None
+            box = corner("min"), corner("max")
+    return _extent(places[:, value]), box
 
 
 def _decoded(low: int, high: int, dtype: str) -> _limits.Pair | None:

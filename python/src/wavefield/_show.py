@@ -349,6 +349,8 @@ def _prepare(
     extent: Any = None,
 ) -> _Prepared:
     """Convert an array to one that can be drawn, after what `last` draws, or drew until it was closed."""
+    import numpy as np
+
     wish = _limits.wish(limits)
     ring = None if last is None or last._closed else last._ring
     # Not the field's own stream: if `connect` closes the field, it destroys that.
@@ -385,8 +387,11 @@ def _prepare(
     else:
         fit = _range.fit_of(_fit.Fit() if last is None else last._fit, layout, native, camera, ends)
     choice = choice.drawn_in(_libraries.units_of(choice, fit, layout, native, given))
-    if layout.colours and wish is None and not choice.given:
-        _check_colours(ends, given, choice)
+    if wish is None and not choice.given:
+        _check_range(layout, ends, given, choice)
+    elif layout.colours and layout.shape[2] == 4:
+        most = int(np.iinfo(given).max) if _limits.is_whole(given) else 1
+        say_once(f"limits are for red, green and blue; alpha goes from 0 to {most}, as {given}")
     if choice.units != _limits.PLAIN or fit.moves:
         source = Source(_libraries.scaled(source.array, layout, native, choice.units, fit))
         converted = f"it is {dtype} and was scaled to {target}"
@@ -403,17 +408,28 @@ def _prepare(
     return _Prepared(source, layout, converted, choice, fit)
 
 
-def _check_colours(ends: Callable[[], _range.Ends], dtype: str, choice: _limits.Choice) -> None:
-    """Say which numbers colours go to, if that is not what the type alone says."""
-    if _limits.is_whole(dtype) and dtype != "uint8":
+def _check_range(layout: Layout, ends: Callable[[], _range.Ends], dtype: str, choice: _limits.Choice) -> None:
+    """Say how numbers become colours, if they do not fill the range that the kind and the type alone have."""
+    mesh = layout.kind == "mesh" and not choice.follows
+    if layout.colours and _limits.is_whole(dtype) and dtype != "uint8":
         low, high = choice.limits
         say_once(f'colours as {dtype} go from {low:g} to {high:g}; if these go to 255, show x.astype("uint8")')
-    elif "float" in dtype and "colours" not in _say.said:
+    elif (mesh or (layout.colours and "float" in dtype)) and layout.kind not in _say.said:
         least, most = ends()[0] or (0.0, 1.0)
-        if (least < -1 / 510 or most > 1 + 1 / 510) and is_new("colours"):
+        beyond = 0.1 if mesh else 1 / 510
+        flat = mesh and 0 < most - least < 1 / 64
+        if (least < -beyond or most > 1 + beyond or flat) and is_new(layout.kind):
+            what, cure = (
+                ("a mesh's values", 'limits="auto" or limits=(low, high)')
+                if mesh
+                else (
+                    "colours as floats",
+                    'x / 255 or x.astype("uint8"), or choose limits=(low, high); if it is a mesh, say kind="mesh"',
+                )
+            )
             warnings.warn(
-                f"colours as floats go from 0 to 1, and these go from {least:.4g} to {most:.4g}, so they are clipped: "
-                'show x / 255 or x.astype("uint8"), or choose limits=(low, high); if it is a mesh, say kind="mesh"',
+                f"{what} go from 0 to 1, and these go from {least:.4g} to {most:.4g}, so they "
+                f"{'have one colour' if flat else 'are clipped'}: show {'it with ' if mesh else ''}{cure}",
                 stacklevel=5,
             )
 

@@ -74,6 +74,14 @@ class Source:
             self._lies(array.pointer, array.shape, array.strides, array.dtype)
         elif self._interface is not None:
             self._read_interface(self._interface)
+        elif self.ordinal is not None and (ready := _streams.stream_that_writes(array, self.ordinal)) is not None:
+            # PyTorch and CuPy say all that DLPack would, in a fifth of the time.
+            torch = hasattr(array, "data_ptr")
+            strides = tuple(step * array.element_size() for step in array.stride()) if torch else array.strides
+            self._lies(
+                array.data_ptr() if torch else array.data.ptr, tuple(array.shape), strides, dtype_name(array.dtype)
+            )
+            self._ready = ready
         else:
             try:
                 array = (self._read_dlpack(array, stream), array)
@@ -85,21 +93,19 @@ class Source:
         self.held = array
 
     def _read_dlpack(self, array: Any, stream: Stream | None) -> object:
-        # The producer makes this stream wait for what it has enqueued. Without CUDA nobody waits. Where its stream is
-        # known, it need not: `order` takes a tenth of the time.
-        known = None if self.ordinal is None else _streams.stream_that_writes(array, self.ordinal)
-        ready, number = known or stream or Stream(LEGACY_STREAM), -1
+        # The producer makes this stream wait for what it has enqueued. Without CUDA nobody waits.
+        ready, number = stream or Stream(LEGACY_STREAM), -1
         with contextlib.ExitStack() as within:
             if self.context is not None:
                 self._refuse_capture(ready)
-                number = -1 if known else ready.handle
+                number = ready.handle
                 within.enter_context(self.context.current())
             within.enter_context(_streams.its_gpu_is_current(array))
             taken, knows = _dlpack.export(array, stream=number)
         if taken.device[0] not in _GPUS:
             raise ValueError(f"its capsule is on DLPack device type {taken.device[0]}")
         self._lies(taken.pointer, taken.shape, taken.strides, taken.dtype)
-        self._ready = ready if known or knows else Stream(LEGACY_STREAM)
+        self._ready = ready if knows else Stream(LEGACY_STREAM)
         return taken
 
     def _refuse_capture(self, *streams: Stream) -> None:

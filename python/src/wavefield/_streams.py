@@ -83,8 +83,8 @@ def its_gpu_is_current(array: Any) -> AbstractContextManager[object]:
 
 def stream_that_writes(array: Any, device: int) -> Stream | None:
     """Return the current stream of the library of an array, if that is CuPy or PyTorch."""
-    name = {"cupy": "CuPy", "torch": "PyTorch"}.get(type(array).__module__.partition(".")[0], "")
-    return current_streams(device).get(name)
+    name = {"cupy": "CuPy", "torch": "PyTorch"}.get(type(array).__module__.partition(".")[0])
+    return None if name is None else current_streams(device).get(name)
 
 
 def current_streams(device: int) -> dict[str, Stream]:

@@ -3,8 +3,8 @@
 //   data         rows * cols < 2^31 elements of `components` numbers each; element (row, col) begins
 //                at row * row_stride + col * col_stride bytes, and its numbers are `step` bytes apart
 //   type         'f', 'i' or 'u', times 256, plus the size of a number in bytes
-//   value        if each element is a place, x y z: which of its numbers is the value. A place
-//                counts only if all three are finite. Otherwise `components`: all numbers are values
+//   value        if each element is a place, x y z: which of its numbers is the value. It counts
+//                only if all three are finite. Otherwise `components`: all numbers are values
 //   found        room for nine words, 0 before and after the launch
 //   host         eight words in the CPU's memory for the keys of x, y, z and the value: of each the
 //                largest ~key and the largest key, or 0, which no finite float has. And a ninth, set
@@ -60,12 +60,17 @@ extern "C" __global__ void range(const char *data, unsigned rows, unsigned cols,
         bool finite[4];
         for (unsigned c = 0; c < 4; c++) {
             finite[c] = c < components && key_of(at + c * step, type, &keys[c]);
-            if (finite[c] && (!places || c == value))
+            if (finite[c] && !places)
                 add(&mine[6], keys[c]);
         }
-        if (places && finite[0] && finite[1] && finite[2])
-            for (unsigned c = 0; c < 3; c++)
-                add(&mine[2 * c], keys[c]);
+        if (places && finite[0] && finite[1] && finite[2]) {
+            for (unsigned c = 0; c < 4; c++) {
+                if (c < 3)
+                    add(&mine[2 * c], keys[c]);
+                if (c == value && finite[c])
+                    add(&mine[6], keys[c]);
+            }
+        }
     }
 
     // The threads of a block agree first, because 64-bit atomics on one address take turns.

@@ -141,7 +141,7 @@ fn the_tests_run_without_sudo_and_say_what_is_left_out() {
     assert!(text.contains("no sudo") && !text.contains("online"), "{text}");
     assert!(machine.log().contains("cargo test --locked"), "{}", machine.log());
     assert!(!machine.log().contains("install"), "{}", machine.log());
-    // Four checks are left out: the tools, the guide, the Python package and the tunnel to a page. cargo runs
+    // Four checks are left out: the tools, the links, the Python package and the tunnel to a page. cargo runs
     // tests three times: those of windows, the others, and those of the documentation. In each run two tests
     // are left out: one skips itself, one is ignored.
     let last = text.lines().last().unwrap();
