@@ -26,9 +26,9 @@ pub(crate) struct ScreenPicture {
 }
 
 pub(crate) trait Screen {
-    /// Returns the option that selects this screen, to append to a command line.
-    fn option(&self) -> &'static str {
-        ""
+    /// Returns the options that select this screen, to append to a command line.
+    fn option(&self) -> String {
+        String::new()
     }
 
     /// Returns the size of the pictures; 0x0 until the first one.

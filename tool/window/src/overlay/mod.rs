@@ -145,7 +145,14 @@ impl Overlay {
         match event {
             // All other pointer events also reach the camera: a drag may continue over a panel and end there.
             Event::PointerButton { pressed: true, pos, .. } => self.covers(*pos),
-            Event::MouseWheel { .. } | Event::Zoom(_) => self.egui.egui_wants_pointer_input(),
+            Event::MouseWheel { .. } | Event::Zoom(_) => {
+                // The pointer may have moved since the last layout.
+                let moved = self.input.events.iter().rev().find_map(|event| match event {
+                    Event::PointerMoved(pos) => Some(*pos),
+                    _ => None,
+                });
+                moved.map_or_else(|| self.egui.egui_wants_pointer_input(), |pos| self.covers(pos))
+            }
             Event::Key { .. } | Event::Text(_) => self.egui.egui_wants_keyboard_input(),
             _ => false,
         }

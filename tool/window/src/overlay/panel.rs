@@ -196,7 +196,7 @@ fn looks(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
         }
         let camera = view.engine.drawer.view.camera;
         let command =
-            || shown(view.config, parameters.speed, camera).command_line(false) + view.screen.option();
+            || shown(view.config, parameters.speed, camera).command_line(false) + &view.screen.option();
         if !view.serves && ui.button("copy command").on_hover_ui(|ui| drop(ui.label(command()))).clicked() {
             draft.copy = Some(command());
         }

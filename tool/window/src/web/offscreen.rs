@@ -105,8 +105,9 @@ impl Offscreen {
 }
 
 impl Screen for Offscreen {
-    fn option(&self) -> &'static str {
-        " --web"
+    fn option(&self) -> String {
+        let address = self.web.address();
+        format!(" --web {address}{}", if address.ip().is_loopback() { "" } else { " --web-exposed" })
     }
 
     fn extent(&self) -> vk::Extent2D {

@@ -68,9 +68,15 @@ impl Gate {
         }
         // A page from another site has that site's origin, whatever the `Host` header is.
         let origin = header("Origin");
-        let own = [host, header("X-Forwarded-Host")];
-        let from = ["http://", "https://"].iter().find_map(|scheme| origin.strip_prefix(scheme));
-        if !from.is_some_and(|from| !from.is_empty() && own.contains(&from)) {
+        // Each proxy adds the host that it was asked for. An origin leaves out the port that its scheme has anyway.
+        let mut own = [host].into_iter().chain(header("X-Forwarded-Host").split(',').map(str::trim));
+        let from = [("http://", ":80"), ("https://", ":443")]
+            .into_iter()
+            .find_map(|(scheme, port)| Some((origin.strip_prefix(scheme)?, port)));
+        let is_own = |(from, port): (&str, &str)| {
+            !from.is_empty() && own.any(|host| host == from || host.strip_suffix(port) == Some(from))
+        };
+        if !from.is_some_and(is_own) {
             return refusal("403 Forbidden", "Only the renderer's own page may connect.");
         }
         let key = header("Sec-WebSocket-Key");
@@ -186,6 +192,10 @@ mod tests {
         assert_eq!(forwarded("/user/me/proxy/8090/socket?", "hub.example", "X-Forwarded-Proto: https"), 101);
         assert_eq!(forwarded("/user/me/proxy/8090/?", "hub.example", "X-Forwarded-Proto: https"), 200);
         assert_eq!(forwarded("/socket?", "localhost:8090", "X-Forwarded-Host: hub.example"), 101);
+        let two = "X-Forwarded-Host: hub.example, inner.example:8000";
+        assert_eq!(forwarded("/socket?", "localhost:8090", two), 101);
+        assert_eq!(forwarded("/socket?", "localhost:8090", "X-Forwarded-Host: hub.example:443"), 101);
+        assert_eq!(forwarded("/socket?", "localhost:8090", "X-Forwarded-Host: hub.example:80"), 403);
         assert_eq!(forwarded("/socket?", "hub.example", "X-Other: 1"), 421);
         assert_eq!(forwarded("/socket?", "localhost:8090", "X-Forwarded-Host: other.example"), 403);
     }

@@ -234,14 +234,14 @@ impl Viewer {
         self.note(flushed)
     }
 
-    /// Returns a release for each button that is held on the page.
+    /// Returns what a page that is gone leaves undone: its pointer leaves, and each button that is held is released.
     pub(crate) fn releases(&self) -> Vec<ViewerInput> {
         let held = message::BUTTONS.into_iter().zip(self.down).filter(|(_, down)| *down);
         let release = |(button, _)| {
             let (pos, modifiers) = (Default::default(), Default::default());
             (self.number, Input::Event(egui::Event::PointerButton { pos, button, pressed: false, modifiers }))
         };
-        held.map(release).collect()
+        held.map(release).chain([(self.number, Input::Event(egui::Event::PointerGone))]).collect()
     }
 
     pub(crate) fn send_text(&mut self, news: impl ToString) -> Result<(), Left> {
