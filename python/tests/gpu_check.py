@@ -899,7 +899,8 @@ def fits(out: Path) -> str:
             np.testing.assert_allclose(depth[rows, cols], deep[seen], rtol=1e-4)
             field.save(out / f"fit-{name}-{dtype}.png")
             field.close()
-            drew.append(f"{name} {dtype}: {sorted(times[50:])[100]:.0f} µs, at first {sorted(times[:50])[25]:.0f}, radius {fit.radius:.0f}")
+            warm, first = sorted(times[50:])[100], sorted(times[:50])[25]
+            drew.append(f"{name} {dtype}: {warm:.0f} µs, at first {first:.0f}, radius {fit.radius:.0f}")
             if calls:
                 drew.append(f"field.show {sorted(calls)[30]:.0f} µs")
     return "; ".join(drew)
