@@ -185,11 +185,14 @@ fn a_page_that_goes_lets_go() {
     }
     assert_eq!(inputs(&mut web, 6).len(), 6);
     drop(page);
-    let released = inputs(&mut web, 1);
+    let released = inputs(&mut web, 2);
     assert!(
         matches!(
             released[..],
-            [Input::Event(Event::PointerButton { button: PointerButton::Primary, pressed: false, .. })]
+            [
+                Input::Event(Event::PointerButton { button: PointerButton::Primary, pressed: false, .. }),
+                Input::Event(Event::PointerGone)
+            ]
         ),
         "{released:?}"
     );
