@@ -202,14 +202,15 @@ fn a_page_that_goes_lets_go() {
     page.0.write(Message::text(press)).unwrap();
     page.0.write(Message::text("no page says this")).unwrap();
     page.0.flush().unwrap();
-    let all = inputs(&mut web, 3);
+    let all = inputs(&mut web, 4);
     assert!(
         matches!(
             all[..],
             [
                 Input::Event(Event::PointerMoved(_)),
                 Input::Event(Event::PointerButton { pressed: true, .. }),
-                Input::Event(Event::PointerButton { pressed: false, .. })
+                Input::Event(Event::PointerButton { pressed: false, .. }),
+                Input::Event(Event::PointerGone)
             ]
         ),
         "{all:?}"
