@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# book.sh [SOURCE]: builds the guide into target/book, and checks the links of every Markdown file, the code in it and the README's
-# chart. After a change of code that a page shows: scripts/book.py refresh.
+# book.sh [check | SOURCE]: checks the links of every Markdown file, the code in it, the README's chart and the guide's patches, and,
+# without `check`, builds the guide into target/book. After a change of code that a page shows: scripts/book.py refresh.
 #
 # SOURCE is the address of the repository's files, for a book that will be published. By default the book links to the
 # files of this checkout. mdBook is fetched and built once, into target/tools (three minutes on one core).
@@ -21,6 +21,13 @@ skip() {
 }
 
 has_program python3 || skip 'there is no python3'
+python3 scripts/book.py check
+# The patches that break the hand-off in the guide still apply to this source.
+for patch in docs/guide/breaks/*.patch; do
+    git apply --check "$patch" || die "FAILED: $patch does not apply any more"
+done
+[[ ${1:-} != check ]] || exit 0
+
 if [[ $("$mdbook" --version 2>/dev/null) != "mdbook v$version" ]]; then
     has_cargo || skip 'there is no cargo to build mdBook with'
     say "building mdBook $version"
@@ -28,12 +35,6 @@ if [[ $("$mdbook" --version 2>/dev/null) != "mdbook v$version" ]]; then
     cargo install --quiet --debug --locked "mdbook@$version" --no-default-features --features search \
         --root target/tools --force || skip 'mdBook could not be fetched or built'
 fi
-
-python3 scripts/book.py check
-# The patches that break the hand-off in the guide still apply to this source.
-for patch in docs/guide/breaks/*.patch; do
-    git apply --check "$patch" || die "FAILED: $patch does not apply any more"
-done
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

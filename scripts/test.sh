@@ -169,11 +169,8 @@ tools
 component_step formatting fmt --all --check
 component_step clippy clippy --locked "${crates[@]}" --all-targets -- -D warnings
 step documentation documentation
-if has_program python3; then
-    step 'links and code in the documents' python3 scripts/book.py check
-else
-    skip 'links and code in the documents' 'there is no python3'
-fi
+[[ ${CI:-} != true ]] || step "the library's interface" scripts/api.py
+skippable_step 'links and code in the documents' scripts/book.sh check
 step 'build of the tests' cargo test --locked "${crates[@]}" --no-run "$@"
 # The Python tests start the program, even if "$@" names tests of another crate.
 (($# == 0)) || cargo build --locked --quiet "${crates[@]}" --bins
