@@ -26,8 +26,7 @@ Ends = tuple[_limits.Pair | None, _fit.Box | None]
 
 THREADS, KEYS = 256, 8
 """As in range.cu, and so are these."""
-_TYPES = ("uint8", "uint32", "uint64", "int32", "int64", "float16", "float32", "float64")
-_ITEMS = {name: ord(name[0]) * 256 + int(name.lstrip("uintfloa")) // 8 for name in _TYPES}
+_SIZES = {"uint8": 1, "float16": 2, "uint32": 4, "int32": 4, "float32": 4, "uint64": 8, "int64": 8, "float64": 8}
 _SIGNATURE: list[Any] = [
     *[ctypes.c_uint64, ctypes.c_uint, ctypes.c_uint],
     *[ctypes.c_int64] * 3,
@@ -85,7 +84,7 @@ class Search:
         if self._keys is None:
             with self._context.current():
                 source = self.source.read(self._context, finder.stream)
-                if source.dtype not in _TYPES:
+                if source.dtype not in _SIZES:
                     raise ArrayMismatch(
                         f"the range of {source.dtype} in CUDA memory is unknown: give limits=(low, high), or show "
                         'x.astype("float32")'
@@ -211,7 +210,8 @@ class _Finder:
             keys = (ctypes.c_uint64 * (KEYS + 1)).from_address(to)
             keys[KEYS] = 0
             numbers = (rows, cols, row_stride, col_stride, step, components, components if value is None else value)
-            values = (source.pointer, *numbers, _ITEMS[source.dtype], self.found, to)
+            item = ord(source.dtype[0]) * 256 + _SIZES[source.dtype]
+            values = (source.pointer, *numbers, item, self.found, to)
             kept = [kind(value) for kind, value in zip(_SIGNATURE, values, strict=True)]
             arguments = (ctypes.c_void_p * len(kept))(*map(ctypes.addressof, kept))
             launch = (min(-(-rows * cols // THREADS), 256), 1, 1, THREADS, 1, 1, 0, self.stream.handle)

@@ -419,17 +419,16 @@ def _check_range(layout: Layout, ends: Callable[[], _range.Ends], dtype: str, ch
         beyond = 0.1 if mesh else 1 / 510
         flat = mesh and 0 < most - least < 1 / 64
         if (least < -beyond or most > 1 + beyond or flat) and is_new(layout.kind):
-            what, cure = (
-                ("a mesh's values", 'limits="auto" or limits=(low, high)')
-                if mesh
-                else (
+            how = "have one colour" if flat else "are clipped"
+            if mesh:
+                what, cure = "a mesh's values", 'it with limits="auto" or limits=(low, high)'
+            else:
+                what, cure = (
                     "colours as floats",
                     'x / 255 or x.astype("uint8"), or choose limits=(low, high); if it is a mesh, say kind="mesh"',
                 )
-            )
             warnings.warn(
-                f"{what} go from 0 to 1, and these go from {least:.4g} to {most:.4g}, so they "
-                f"{'have one colour' if flat else 'are clipped'}: show {'it with ' if mesh else ''}{cure}",
+                f"{what} go from 0 to 1, and these go from {least:.4g} to {most:.4g}, so they {how}: show {cure}",
                 stacklevel=5,
             )
 
