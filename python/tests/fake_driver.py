@@ -555,6 +555,25 @@ class FakeDriver(ModuleType):
         self.enqueue(stream, step)
         return (OK,)
 
+    def cuMemFreeHost(self, address: int) -> Any:
+        return self.cuMemFree(address)
+
+    def cuMemcpyDtoHAsync(self, to: int, source: int, size: int, stream: int) -> Any:
+        self.need_context()
+        assert self.is_allocated(to)
+
+        def step() -> bool:
+            ctypes.memmove(to, int(source), size)
+            return True
+
+        self.enqueue(stream, step)
+        return (OK,)
+
+    def cuMemcpyDtoH(self, to: int, source: int, size: int) -> Any:
+        self.need_context()
+        ctypes.memmove(to, int(source), size)
+        return (OK,)
+
     def cuMemcpy3DPeerAsync(self, copy: Any, stream: int) -> Any:
         self.need_peer(int(copy.srcDevice), copy.srcContext, copy.dstContext)
         assert copy.Depth == 1 and copy.srcHeight == copy.dstHeight == copy.Height

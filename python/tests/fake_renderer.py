@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +42,15 @@ def memfd(size: int, content: bytes = b"", seals: int = SEALS) -> int:
 def device_memory(size: int) -> int:
     """Return a file that stands for GPU memory. Like its descriptors, it has no seals."""
     return memfd(size, seals=0)
+
+
+def message_of(packet: bytes) -> dict[str, Any]:
+    if packet.startswith(b"{"):
+        message: dict[str, Any] = json.loads(packet)
+        return message
+    tag, frame, allocation, offset = struct.unpack("=8s3Q", packet)
+    assert tag == b"show\0\0\0\0"
+    return {"type": "show", "frame": frame, "allocation": allocation, "offset": offset}
 
 
 class Session:
@@ -83,7 +93,7 @@ class Session:
                 return
             if not packet:
                 return
-            message = json.loads(packet)
+            message = message_of(packet)
             self.renderer.received.append(message)
             kind = message["type"]
             self.request_id = message.pop("request_id", None)

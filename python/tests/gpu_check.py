@@ -528,7 +528,7 @@ def each_kind(out: Path, library: str, make: Make) -> str:
                 fill(bits_of(index))
                 shown = field.show(array)
                 if index < 2:
-                    place = field._place(array)
+                    place = field._place(wavefield._source.Source(array).read(), False)
                     assert not isinstance(place, str), f"{library}, {name}: copied: {place}"
                     allocation, offset = place
                     assert allocation.address + offset == pointer_of(array), "it is drawn from where it is"

@@ -10,7 +10,9 @@ import array as buffers
 import collections
 import contextlib
 import ctypes
+import sys
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
@@ -23,7 +25,8 @@ import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import UUID, FakeRenderer
 from started import Started
-from wavefield import _dlpack, _launch
+from wavefield import _dlpack, _launch, _source
+from wavefield._streams import Stream
 
 IMAGE = np.random.default_rng(7).random((4, 6), np.float32)
 WIDE = np.random.default_rng(8).random((4, 9), np.float32)
@@ -397,6 +400,65 @@ def test_field_show(driver: FakeDriver, renderer: FakeRenderer, row: Row) -> Non
     assert len(renderer.frames) == 1 + (not words), "the field goes on"
     if not words and row.values is not None:
         np.testing.assert_array_equal(renderer.frames[0], row.values)
+
+
+class Tensor:
+    """What PyTorch says of a tensor, without DLPack."""
+
+    dtype, requires_grad, asked = "torch.float32", False, 0
+
+    def __init__(self, shape: tuple[int, ...], address: int) -> None:
+        self.shape, self.steps, self.address = shape, (shape[1], 1), address
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        self.asked += 1
+        return GPU
+
+    def detach(self) -> Tensor:
+        return self
+
+    def data_ptr(self) -> int:
+        return self.address
+
+    def stride(self) -> tuple[int, ...]:
+        return self.steps
+
+    def element_size(self) -> int:
+        return 4
+
+
+Tensor.__module__ = "torch"
+
+
+def test_a_tensor_is_asked_again_only_if_it_has_changed(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver.streams |= {50: [], 51: []}
+    stream = SimpleNamespace(cuda_stream=50)
+    cuda = SimpleNamespace(is_initialized=lambda: True, current_stream=lambda _device: stream)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    tensor = Tensor((4, 4), 4096)
+
+    def read(tensor: Tensor) -> tuple[Any, ...]:
+        source = _source.Source(tensor).read()
+        assert source.held is source.array is tensor
+        return source.pointer, source.shape, source.strides, source.dtype, source._ready
+
+    first = read(tensor)
+    assert first == (4096, (4, 4), (16, 4), "float32", Stream(50))
+    assert (read(tensor), tensor.asked) == (first, 1)
+    stream.cuda_stream = 51
+    assert (read(tensor), tensor.asked) == ((*first[:4], Stream(51)), 1), "it is written on another stream now"
+    for name, value, at, said in (
+        ("steps", (1, 4), 2, (4, 16)),  # x.t_()
+        ("address", 8192, 0, 8192),  # x.data = y
+        ("dtype", "torch.int32", 3, "int32"),
+        ("shape", (2, 4), 1, (2, 4)),
+    ):
+        asked = tensor.asked
+        setattr(tensor, name, value)
+        assert (read(tensor)[at], tensor.asked) == (said, asked + 1), name
+    gone = weakref.ref(tensor)
+    del tensor
+    assert gone() is None, "it is not held"
 
 
 @pytest.mark.parametrize("row", [row for row in ALL.values() if not row.show])

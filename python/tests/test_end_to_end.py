@@ -71,6 +71,43 @@ def test_what_is_written_is_drawn(real: wavefield.Field) -> None:
     assert "client" in status.producer
 
 
+def test_a_picture_that_is_there_is_not_drawn_again() -> None:
+    """Nor does it wait for a redraw, which would be one more draw."""
+    image = np.linspace(0, 1, 40 * 60, dtype=np.float32).reshape(40, 60)
+    slowly = ["--size", "160x90", "--pace", "1"]
+    with wavefield.launch(kind="image", shape=image.shape, memory="host", arguments=slowly) as field:
+        field.show(image)
+        first, drawn = field.snapshot(), field.status().frames_drawn
+        for _ in range(3):
+            np.testing.assert_array_equal(field.snapshot(), first)
+            np.testing.assert_array_equal(np.asarray(field.picture()), first)
+        field.parameters["limits"] = (0, 2)
+        changed = field.snapshot()
+        assert changed[45, 115].tolist() != first[45, 115].tolist(), "it has the new limits"
+        field.show(image)
+        np.testing.assert_array_equal(field.snapshot(), changed)
+        assert field.status().frames_drawn == drawn + 1, "one for the new array"
+
+
+def test_the_pictures_of_arrays_come_in_order(tmp_path: Path) -> None:
+    def images() -> Iterator[np.ndarray]:
+        for level in range(12):
+            yield np.full((9, 16), 0.08 * level, np.float32)
+
+    with wavefield.launch(kind="image", shape=(9, 16), memory="host", arguments=SMALL) as field:
+        field.parameters["limits"] = (0, 1)
+        singly = []
+        for image in images():
+            field.show(image)
+            singly.append(field.snapshot())
+        for behind in (0, 2, 6):
+            np.testing.assert_array_equal(list(field.pictures(images(), behind=behind)), singly)
+        np.testing.assert_array_equal(list(field.pictures(images(), "index"))[3][..., 0] < 0, False)
+        with pytest.raises(ValueError, match="behind must be from 0 to 6, not 7"):
+            next(field.pictures(images(), behind=7))
+    assert len({picture.tobytes() for picture in singly}) == 12
+
+
 def test_shown_without_a_copy_and_with_one(real: wavefield.Field) -> None:
     pictures = []
     arrays = [np.asarray(real.empty()), np.asarray(real.empty())]

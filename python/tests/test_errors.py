@@ -20,7 +20,7 @@ import pytest
 
 import wavefield
 from fake_driver import FakeDriver
-from fake_renderer import FakeRenderer, Session, memfd
+from fake_renderer import FakeRenderer, Session, memfd, message_of
 from started import Started
 from wavefield._connection import close_all, default_socket
 
@@ -750,12 +750,16 @@ def test_an_allocation_that_nobody_waits_for_is_given_back(host: wavefield.Field
     assert renderer.session.shows == {0: (2, 0)}
 
 
+def kind_of(message: Any) -> str:
+    return str(message_of(message)["type"] if isinstance(message, bytes) else message["type"])
+
+
 def cut_short(patch: pytest.MonkeyPatch, owner: Any, name: str, only: str | None = None) -> None:
     """Raise KeyboardInterrupt at the end of a method."""
 
     def method(*arguments: Any) -> None:
         whole(*arguments)
-        if only is None or arguments[0]["type"] == only:
+        if only is None or kind_of(arguments[0]) == only:
             raise KeyboardInterrupt
 
     whole = getattr(owner, name)

@@ -93,6 +93,43 @@ def test_a_stream_waits_for_the_picture_and_the_cpu_does_not(
     assert "cuMemcpy2DAsync" not in driver.calls, "nothing is copied"
 
 
+def test_pictures_come_to_the_cpu_while_the_program_goes_on(
+    field: wavefield.Field, driver: FakeDriver, drawn: Callable[[], None]
+) -> None:
+    pictures = []
+    for _ in field.frames(7):
+        if field._next:
+            pictures.append(field.picture())
+            pictures[-1].prefetch()
+            drawn()
+    host = [picture.to_numpy() for picture in pictures]
+    for frame, array in enumerate(host):
+        assert (array.shape, set(array.flat)) == ((2, 3, 4), {of_frame(frame)})
+        assert array.dtype == "uint8"
+    assert driver.calls.count("cuMemcpyDtoHAsync") == 6, "each once"
+    made = driver.calls.count("cuMemHostAlloc")
+    del host, array
+    gc.collect()
+    again = field.picture()
+    drawn()
+    assert set(again.to_numpy().flat) == {of_frame(6)}
+    assert driver.calls.count("cuMemHostAlloc") == made, "the memory is used again"
+    field.close()
+    assert set(pictures[0].to_numpy().flat) == {of_frame(0)}, "also when the field is closed"
+
+
+def test_a_picture_that_the_renderer_refuses_is_none_on_the_cpu_either(
+    field: wavefield.Field, renderer: FakeRenderer, drawn: Callable[[], None]
+) -> None:
+    hand_over(field)
+    renderer.refuses = "no memory"
+    picture = field.picture()
+    picture.prefetch()
+    drawn()
+    with pytest.raises(wavefield.Refused, match="no memory"):
+        picture.to_numpy()
+
+
 def test_the_kinds_of_one_frame(
     field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, drawn: Callable[[], None]
 ) -> None:

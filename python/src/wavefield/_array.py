@@ -207,8 +207,9 @@ class Array:
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"this memory is on device {self.__dlpack_device__()}, not on {tuple(dl_device)}")
         if isinstance(self._memory, DeviceMemory):
-            if (consumer := self._dlpack_consumer(self._memory.context, stream)) is not None:
-                self._order_consumer(self._memory.context, consumer)
+            with self._memory.context.current():
+                if (consumer := self._dlpack_consumer(self._memory.context, stream)) is not None:
+                    self._order_consumer(self._memory.context, consumer)
             address = self.pointer
         else:
             if stream is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import stat
 import struct
@@ -111,6 +112,9 @@ class Connection:
         if path.parent == shared_folder():
             _check_shared_folder()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        # Whether a message has arrived is asked several times a frame.
+        self._news = select.poll()
+        self._news.register(self._socket, select.POLLIN)
         try:
             self._socket.settimeout(ANSWER_SECONDS)
             self._socket.connect(str(path))
@@ -181,9 +185,9 @@ class Connection:
         """Close without `bye`: in a forked child, because the connection belongs to the parent."""
         self._socket.close()
 
-    def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
-        """Send a message. The caller still owns the descriptors."""
-        packet = _protocol.encode(message)
+    def send(self, message: Message | bytes, descriptors: Sequence[int] = ()) -> None:
+        """Send a message, or its packet. The caller still owns the descriptors."""
+        packet = message if isinstance(message, bytes) else _protocol.encode(message)
         with self._lock:
             self.check()
             try:
@@ -348,7 +352,8 @@ class Connection:
     def _receive(self, timeout: float) -> tuple[Message, list[int]] | None:
         """Return the next message, or None if none arrives in time. Raises `error` and `refused` as exceptions."""
         self.check()
-        # A timeout of 0 makes the socket non-blocking, as intended.
+        if timeout == 0.0 and not self._news.poll(0):
+            return None
         self._socket.settimeout(timeout)
         try:
             try:

@@ -13,8 +13,8 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -25,8 +25,19 @@ from .errors import CudaError, CudaMissing, DeviceMismatch, brief
 WITHOUT_CUDA = 'Without CUDA, use connect(memory="host") or launch(memory="host") with NumPy'
 
 _contexts: dict[int, Context] = {}
-# This thread's innermost `with context.current()`.
-_here = threading.local()
+
+
+class _Here(threading.local):
+    """What this thread knows inside `with context.current()`."""
+
+    def __init__(self) -> None:
+        # The contexts that blocks have made current, the innermost last, and the modes to restore at their ends.
+        self.blocks: list[tuple[Context, Any]] = []
+        # The handles of each device's streams on which no graph is captured: the libraries' current ones, and others.
+        self.uncaptured: dict[int, set[int]] = {}
+
+
+_here = _Here()
 
 
 def driver() -> Any:
@@ -75,7 +86,7 @@ class Context:
         name = self.call("cuDeviceGetName", 128, self.device)
         self.name = name.split(b"\0")[0].decode() if isinstance(name, bytes) else str(name)
         self.raw = self.call("cuDevicePrimaryCtxRetain", self.device)
-        # What `order` keeps for each thread.
+        # What is used again and again, for each thread.
         self.threads = threading.local()
         # The GPUs that it was allowed to read.
         self._reached: set[int] = set()
@@ -111,7 +122,10 @@ class Context:
 
     def call(self, function: str, *arguments: Any) -> Any:
         """Call the driver, and return what it returns: None, a value, or a tuple of values. Raises `CudaError`."""
-        return _call(self.driver, function, *arguments)
+        answer = getattr(self.driver, function)(*arguments)
+        if answer[0] == 0 and len(answer) == 2:  # as nearly always, so this comes first
+            return answer[1]
+        return _checked(self.driver, function, answer)
 
     def passed(self, function: str, raw: Any) -> bool:
         """Return whether the GPU has passed an event, or done all of a stream. The context must be current."""
@@ -131,38 +145,29 @@ class Context:
             with suppress(CudaError), self.current():
                 self.call("cuCtxEnablePeerAccess", other.raw, 0)
 
-    @contextmanager
-    def current(self) -> Iterator[None]:
+    def current(self) -> AbstractContextManager[None]:
         """Make this context the thread's current one inside `with`.
 
         A graph that is being captured elsewhere survives the calls there, such as cuEventQuery. Inside another `with`
-        of the same context it takes no time.
+        of the same context it takes no time. Until the outermost `with` ends, the libraries' current streams, and
+        whether a graph is captured on a stream, are asked for once. So no code of the user may run in it.
         """
-        outer = getattr(_here, "context", None)
-        if outer is self:
-            yield
-            return
-        self.call("cuCtxPushCurrent", self.raw)
-        try:
-            relaxed = self.driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-            mode = self.call("cuThreadExchangeStreamCaptureMode", relaxed)
-            _here.context = self
-            try:
-                yield
-            finally:
-                _here.context = outer
-                self.call("cuThreadExchangeStreamCaptureMode", mode)
-        finally:
-            self.call("cuCtxPopCurrent")
+        blocks = _here.blocks
+        return _NOTHING if blocks and blocks[-1][0] is self else _Current(self)
 
-    def refuse_capture(self, *streams: _streams.Stream) -> set[_streams.Stream]:
-        """Raise if a graph is being captured on one of the streams, or on a library's current stream; return all these.
+    def refuse_capture(self, *streams: _streams.Stream) -> None:
+        """Raise if a graph is being captured on one of the streams, or on a library's current stream.
 
         Nothing must be enqueued there: that would end the capture, or become a part of the graph.
         """
-        asked = {*streams, *_streams.current_streams(self.ordinal).values()}
+        known = _here.uncaptured.get(self.ordinal)
+        if known is not None and known.issuperset([stream.handle for stream in streams]):
+            return
         with self.current():
-            for stream in asked:
+            known = _here.uncaptured.setdefault(self.ordinal, set())
+            for stream in (*streams, *_streams.current_streams(self.ordinal).values()):
+                if stream.handle in known:
+                    continue
                 result, status = self.driver.cuStreamIsCapturing(stream.handle)
                 # CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: a stream that is ordered with this default stream is captured.
                 if int(result) == 906 or (int(result) == 0 and int(status) != 0):
@@ -172,7 +177,7 @@ class Context:
                         "call show, picture or the next frame outside the capture, after each replay",
                         "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
                     )
-        return asked
+                known.add(stream.handle)
 
     def keep_current(self) -> None:
         """Make it the thread's current context if there is none: the user's driver calls, such as memset, need one."""
@@ -254,9 +259,46 @@ class Context:
             )
 
 
+_NOTHING = nullcontext()
+
+
+class _Current:
+    """See `Context.current`."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        blocks, context = _here.blocks, self._context
+        context.call("cuCtxPushCurrent", context.raw)
+        try:
+            relaxed = context.driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+            mode = context.call("cuThreadExchangeStreamCaptureMode", relaxed)
+        except BaseException:
+            context.call("cuCtxPopCurrent")
+            raise
+        if not blocks:
+            _streams.asked.found = {}
+        blocks.append((context, mode))
+
+    def __exit__(self, *_error: object) -> None:
+        context, mode = _here.blocks.pop()
+        if not _here.blocks:
+            _streams.asked.found = None
+            _here.uncaptured.clear()
+        try:
+            context.call("cuThreadExchangeStreamCaptureMode", mode)
+        finally:
+            context.call("cuCtxPopCurrent")
+
+
 def _call(module: Any, function: str, *arguments: Any) -> Any:
-    result, *values = getattr(module, function)(*arguments)
-    if int(result) != 0:
+    return _checked(module, function, getattr(module, function)(*arguments))
+
+
+def _checked(module: Any, function: str, answer: tuple[Any, ...]) -> Any:
+    result, *values = answer
+    if result != 0:
         _, name = module.cuGetErrorName(result)
         hint = ""
         if function.startswith("cuImportExternal") and int(result) == 304:
@@ -438,16 +480,23 @@ class Timeline:
 
     def wait(self, stream: int, value: int) -> None:
         """Make what is enqueued on `stream` from now on wait for the value. The context must be current."""
-        params = self.context.driver.CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS()
-        params.params.fence.value = value
-        self.context.call("cuWaitExternalSemaphoresAsync", [self.raw], [params], 1, stream)
+        params = self._params("wait", self.context.driver.CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, value)
+        self.context.call("cuWaitExternalSemaphoresAsync", [self.raw], params, 1, stream)
 
     def signal(self, stream: int, value: int) -> None:
         """Set the value once everything enqueued on `stream` so far is done. The context must be current."""
-        params = self.context.driver.CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS()
-        params.params.fence.value = value
+        params = self._params("signal", self.context.driver.CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, value)
         self.context.guard(stream)
-        self.context.call("cuSignalExternalSemaphoresAsync", [self.raw], [params], 1, stream)
+        self.context.call("cuSignalExternalSemaphoresAsync", [self.raw], params, 1, stream)
+
+    def _params(self, name: str, make: Callable[[], Any], value: int) -> list[Any]:
+        """Return the parameters of a wait or a signal: the driver has read them when its call returns."""
+        kept = self.context.threads.__dict__
+        if name not in kept:
+            kept[name] = [make()]
+        kept[name][0].params.fence.value = value
+        found: list[Any] = kept[name]
+        return found
 
     def close(self) -> None:
         """Release it. Nothing on the GPU may wait for it."""

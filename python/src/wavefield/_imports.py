@@ -26,6 +26,9 @@ MOST_CHUNKS = 64
 MOST_IMPORTS = 32
 """The most imports that are kept. The least recently used one makes room."""
 
+MOST_FOUND = 64
+"""The most arrays whose chunks are remembered."""
+
 FABRIC = (
     "its memory has fabric handles (CU_MEM_HANDLE_TYPE_FABRIC) and no file descriptors, so Vulkan cannot import it. "
     "PyTorch's expandable segments have these where CUDA offers them, and no setting changes that: write into an array "
@@ -52,9 +55,13 @@ class Imports:
         # Each entry holds its chunks' handles, so CUDA cannot reuse them for other chunks.
         self._known: OrderedDict[tuple[Chunk, ...], Allocation] = OrderedDict()
         self._refused: dict[tuple[Chunk, ...], str] = {}
+        # The chunk and the offset of each array that was found before, by address and size.
+        self._found: dict[tuple[int, int], tuple[Chunk, int]] = {}
 
     def find(self, array: Any, pointer: int, size: int, alignment: int) -> tuple[Allocation, int] | str:
         """Return the import that an array lies in and its offset there, or the reason why there is none."""
+        if (found := self._again(pointer, size)) is not None:
+            return found
         if _library(array) == "jaxlib":
             # JAX reuses the memory of a dropped array at once, on streams that do not wait for the renderer.
             return "JAX may reuse its memory while the renderer reads it, so one copy is needed"
@@ -72,6 +79,10 @@ class Imports:
                 return self._refused[chunks]
             if chunks in self._known:
                 self._known.move_to_end(chunks)
+                if len(chunks) == 1:
+                    self._found[pointer, size] = chunks[0], offset
+                    if len(self._found) > MOST_FOUND:
+                        del self._found[next(iter(self._found))]
                 return self._known[chunks], offset
             self._forget_stale()
             while len(self._known) >= MOST_IMPORTS:
@@ -89,6 +100,20 @@ class Imports:
         finally:
             if not keep:
                 self._release(chunks)
+
+    def _again(self, pointer: int, size: int) -> tuple[Allocation, int] | None:
+        """Return what was found for this address and size before, if the same chunk is still there."""
+        if (found := self._found.get((pointer, size))) is None:
+            return None
+        chunk, offset = found
+        with self._context.current(), suppress(CudaError):
+            handle = int(self._context.call("cuMemRetainAllocationHandle", pointer))
+            self._context.call("cuMemRelease", handle)
+            if handle == chunk.handle and (allocation := self._known.get((chunk,))) is not None:
+                self._known.move_to_end((chunk,))
+                return allocation, offset
+        self._found.pop((pointer, size), None)
+        return None
 
     def close(self) -> None:
         """Release every handle. The end of the connection releases the imports."""
@@ -151,6 +176,7 @@ class Imports:
 
     def _forget(self, chunks: tuple[Chunk, ...]) -> None:
         allocation = self._known.pop(chunks, None)
+        self._found = {key: found for key, found in self._found.items() if (found[0],) != chunks}
         self._refused.pop(chunks, None)
         if allocation is not None:
             self._connection.send_later({"type": "release", "id": allocation.number})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 from .errors import ArrayMismatch
@@ -88,7 +89,7 @@ class Layout:
         """Return the size of one number in bytes."""
         return ITEM_BYTES[self.dtype]
 
-    @property
+    @cached_property
     def strides(self) -> tuple[int, ...]:
         """Return the bytes from one element to the next, along each axis."""
         return compact(self.shape, self.item_bytes)

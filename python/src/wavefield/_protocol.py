@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -21,6 +22,8 @@ MAX_NAME = 200  # bytes
 # In one message: one for each slot, and two for the timelines.
 MAX_DESCRIPTORS = MAX_RING + 2
 
+_SHOW = struct.Struct("=8s3Q")
+
 Memory = Literal["cuda", "host"]
 Message = dict[str, Any]
 
@@ -31,6 +34,11 @@ def encode(message: Mapping[str, Any]) -> bytes:
     if len(data) > MAX_BYTES:
         raise ProtocolError(f"the message has {len(data)} bytes; at most {MAX_BYTES} are allowed")
     return data
+
+
+def show(frame: int, allocation: int, offset: int) -> bytes:
+    """Return the packet of a `show`, in its short form."""
+    return _SHOW.pack(b"show", frame, allocation, offset)
 
 
 def decode(packet: bytes) -> Message:

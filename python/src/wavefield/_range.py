@@ -215,7 +215,6 @@ class _Finder:
             kept = [kind(value) for kind, value in zip(_SIGNATURE, values, strict=True)]
             arguments = (ctypes.c_void_p * len(kept))(*map(ctypes.addressof, kept))
             launch = (min(-(-rows * cols // THREADS), 256), 1, 1, THREADS, 1, 1, 0, self.stream.handle)
-            source.uncaptured.add(self.stream)
             source.order(self.context, self.stream)
             self.context.call("cuLaunchKernel", self.function, *launch, ctypes.addressof(arguments), 0)
         return keys

@@ -20,6 +20,7 @@ from ._array import Array
 from ._cuda import DeviceMemory
 from ._host import Strided
 from ._layout import Layout
+from ._pinned import Copies
 from ._places import Places
 from ._rings import CudaRing
 from ._status import Camera
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ._allocations import Allocations
     from ._connection import Connection
     from ._host import HostMemory
+    from ._pinned import Pinned
     from ._places import Lease
     from ._protocol import Message
     from ._rings import Ring
@@ -117,6 +119,7 @@ class Picture(Array):
         answer: Answer,
         ring: Ring,
         wait: Callable[[Answer], None],
+        copies: Copies | None,
     ) -> None:
         super().__init__(layout, lease.place.memory, offset, ring.own if isinstance(ring, CudaRing) else None)
         self._owner = lease
@@ -124,6 +127,9 @@ class Picture(Array):
         self._answer = answer
         self._ring = ring
         self._wait = wait
+        # None in host memory.
+        self._copies = copies
+        self._copy: Pinned | None = None
 
     def __repr__(self) -> str:
         return f"<wavefield.Picture {self._kind} {self.shape} {self._layout.dtype}>"
@@ -147,6 +153,29 @@ class Picture(Array):
         stream = super().stream
         self._order_consumer(self._device().context, stream)
         return stream
+
+    def prefetch(self) -> None:
+        """Start to copy it to the CPU's memory, for `to_numpy`. Waits for nothing; does nothing in host memory."""
+        if self._copies is not None and self._stream is not None and self._copy is None:
+            self._copy = self._copies.start(self.pointer, self.nbytes, self._answer.drawn)
+
+    def to_numpy(self) -> NDArray[Any]:
+        """Return a copy in the CPU's memory. Waits until it is drawn and copied."""
+        import numpy as np
+
+        self.prefetch()
+        self._wait(self._answer)
+        self._check()
+        if self._copies is None:
+            return np.array(self.as_numpy())
+        if self._copy is None:  # the field is closed
+            array = np.empty(self.shape, self.dtype)
+            context = self._device().context
+            with context.current():
+                context.call("cuMemcpyDtoH", array.ctypes.data, self.pointer, self.nbytes)
+            return array
+        memory, self._copy = self._copy, None
+        return self._copies.finish(memory, self.shape, self._layout.typestr, self.nbytes)
 
     def _check(self) -> None:
         self._answer.check()
@@ -185,6 +214,7 @@ class Pictures:
         self._ring = ring
         self._places = Places(allocations, ring.wait_for if isinstance(ring, CudaRing) else None)
         self._alignment = math.lcm(alignment, ALIGNMENT)
+        self._copies = Copies(ring) if isinstance(ring, CudaRing) else None
         # As long as somebody holds them.
         self._out: weakref.WeakSet[Picture] = weakref.WeakSet()
         # Failures that nobody has heard of.
@@ -231,7 +261,8 @@ class Pictures:
         else:
             answer.came(_picture.ask(self._connection, wish, "rendered", after)[0])
         pictures = tuple(
-            Picture(kind, layouts[kind], lease, offsets[kind], answer, self._ring, self._wait) for kind in kinds
+            Picture(kind, layouts[kind], lease, offsets[kind], answer, self._ring, self._wait, self._copies)
+            for kind in kinds
         )
         self._out.update(pictures)
         return pictures
@@ -264,6 +295,8 @@ class Pictures:
     def close(self) -> None:
         """Forget the places. Pictures keep theirs."""
         self._places.close()
+        if self._copies is not None:
+            self._copies.close()
         for picture in self._out:
             if not picture._answer.known:
                 picture._answer.error = _closed_before

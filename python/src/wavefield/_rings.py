@@ -197,6 +197,8 @@ class CudaRing(Ring):
         self._held: list[list[object]] = [[] for _ in range(self.size)]
         # What the GPU may still read until the event: for frames that were given up, and arrays shown without a copy.
         self._until: list[tuple[_cuda.Event, list[object]]] = []
+        # Events for `_until` that were used before.
+        self._spare: list[_cuda.Event] = []
         # The number of the last frame that was handed over.
         self._last: int | None = None
         # The stream that was used last, and the end of what was enqueued on it.
@@ -237,7 +239,8 @@ class CudaRing(Ring):
         if index >= self.size:
             self.wait_for(self._events[slot])
             self._held[slot].clear()
-        self._until = [(event, held) for event, held in self._until if not event.done]
+        while self._until and self._until[0][0].done:
+            self._spare.append(self._until.pop(0)[0])
         value = _ring.free_before(index, self.size)
         with self.context.current():
             if self._used is not None and self._used != stream:
@@ -270,8 +273,7 @@ class CudaRing(Ring):
         with self.context.current():
             frame._order_after(self.context, stream)
             self._ready.signal(stream.handle, _ring.ready_after(frame.index))
-            self._events[slot].record(stream.handle)
-            self._use(stream)
+            self._use(stream, self._events[slot])
         self._held[slot] += frame._held
         self._last = frame.index
 
@@ -286,22 +288,15 @@ class CudaRing(Ring):
         with contextlib.suppress(CudaError), self.context.current():
             # The next frame has the same slot, and the streams that took this frame may still write it.
             frame._order_after(self.context, frame._stream)
-            self._use(frame._stream)
-            if frame._held:
-                event = _cuda.Event(self.context)
-                self._until.append((event, frame._held))
-                event.record(frame._stream.handle)
+            self._use_until(frame._stream, frame._held)
 
     def wait_until_free(self, index: int, stream: Stream | None) -> None:
         """Make the stream wait."""
         assert stream is not None
         with self.context.current():
             self._wait_until(index + 1, stream)
-            if held := self._held[_ring.slot(index, self.size)]:
-                # Until the stream has passed this wait, the renderer may draw from these arrays.
-                event = _cuda.Event(self.context)
-                self._until.append((event, list(held)))
-                event.record(stream.handle)
+            # Until the stream has passed this wait, the renderer may draw from these arrays.
+            self._use_until(stream, list(self._held[_ring.slot(index, self.size)]))
 
     def prepare_drawn(self) -> None:
         """Ask for the timeline of pictures, the first time."""
@@ -333,12 +328,17 @@ class CudaRing(Ring):
         """Make the stream wait for a value of `free`. The context must be current."""
         self._waited = max(self._waited, value)
         self._free.wait(stream.handle, value)
-        self._use(stream)
 
-    def _use(self, stream: Stream) -> None:
-        """Note that something was enqueued on the stream. The context must be current."""
-        self._end.record(stream.handle)
-        self._used = stream
+    def _use_until(self, stream: Stream, held: list[object]) -> None:
+        """Note that something was enqueued on the stream, and hold these until that is done."""
+        event = self._spare.pop() if self._spare else _cuda.Event(self.context)
+        self._until.append((event, held))
+        self._use(stream, event)
+
+    def _use(self, stream: Stream, end: _cuda.Event) -> None:
+        """Note that something was enqueued on the stream, and record its end. The context must be current."""
+        end.record(stream.handle)
+        self._used, self._end = stream, end
 
     def synchronize(self) -> None:
         """Wait until the last frame that was handed over is written. Notices a renderer that ends."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from . import _cuda, _dlpack, _libraries, _streams
@@ -16,10 +17,60 @@ if TYPE_CHECKING:
     from ._layout import Layout
 
 
+# What arrays of PyTorch and CuPy that were read have said: to ask them takes as long as all else that a frame costs.
+_known: dict[int, _Known] = {}
+
+
+class _Known:
+    """What an array has said, as long as it would say the same."""
+
+    def __init__(self, array: Any, source: Source) -> None:
+        key = id(array)
+        self._array = weakref.ref(array, lambda _gone: _known.pop(key, None))
+        self._said = _signature(array)
+        self.of_source = {
+            name: value
+            for name, value in vars(source).items()
+            if name not in ("array", "_whole", "held", "_ready", "writers")
+        }
+
+    def holds(self, array: Any) -> bool:
+        return self._array() is array and _signature(array) == self._said
+
+
+def _signature(array: Any) -> tuple[Any, ...]:
+    if hasattr(array, "data_ptr"):  # PyTorch
+        return array.data_ptr(), array.shape, array.stride(), array.dtype
+    return array.data.ptr, array.shape, array.strides, array.dtype
+
+
 class Source:
     """An array that was asked, once, where it lies. `read` fills in `pointer` and what follows it."""
 
+    ordinal: int | None
+    """The CUDA ordinal of its GPU."""
+    context: _cuda.Context | None
+    """The context of its GPU; None without CUDA."""
+    before_mask: str
+    """The type of an array with a mask, which becomes one of floats if something is masked."""
+    held: object = None
+    """Keeps the memory alive until the GPU has read it. None until `read`."""
+    peer: _cuda.Context | None = None
+    """The GPU that the array is on, if it is not the renderer's. Then the writers must wait for the copy."""
+    # The stream that waits until the array is written, if it is known.
+    _ready: Stream | None = None
+
     def __init__(self, array: Any) -> None:
+        self.writers: set[Stream] = set()
+        """The streams that may write the array later, as far as they are known."""
+        if (known := _known.get(id(array))) is not None and known.holds(array):
+            self.__dict__.update(known.of_source)
+            if self.context is not None:
+                self.context.refuse_capture()
+            self.array = self.held = array.detach() if getattr(array, "requires_grad", False) else array
+            self._ready = _streams.stream_that_writes(array, self.ordinal or 0)
+            return
+        whole = array
         if isinstance(array, str | bytes | os.PathLike):
             raise ArrayMismatch(
                 f"{brief(array)} is a name, not an array: read the file first, such as with "
@@ -31,30 +82,21 @@ class Source:
         if device not in (_dlpack.CPU, _dlpack.CUDA_HOST, *_GPUS):
             raise ArrayMismatch(f"the array is on DLPack device type {device}: copy it to the CPU or to a CUDA GPU")
         self.on_device = device in _GPUS
-        # The context of its GPU; None without CUDA.
-        self.context: _cuda.Context | None = None
+        self.context = None
         if self.ordinal is not None:
             with contextlib.suppress(CudaMissing):
                 self.context = _cuda.Context.at(self.ordinal)
-        # The streams on which no graph is captured, as the driver said a moment ago.
-        self.uncaptured: set[Stream] = set() if self.context is None else self.context.refuse_capture()
+                self.context.refuse_capture()
         if hasattr(array, "is_neg") and array.is_neg():  # PyTorch's DLPack leaves the sign out
             array = array.resolve_neg()
         masked = hasattr(array, "mask") and hasattr(array, "filled")
         self.before_mask = native_name(dtype_name(array.dtype)) if masked else ""
-        """The type of an array with a mask, which becomes one of floats if something is masked."""
         if not (self.on_device or hasattr(array, "to")):  # PyTorch's stay, all others become NumPy's
             array = _libraries.on_the_host(array)
         self.array = array
-        self.held: object = None
-        """Keeps the memory alive until the GPU has read it. None until `read`."""
+        # With gradients, as the caller has it.
+        self._whole = whole
         self._lies(0, (), (), "")
-        # The stream that waits until the array is written, if it is known.
-        self._ready: Stream | None = None
-        self.writers: set[Stream] = set()
-        """The streams that may write the array later, as far as they are known."""
-        self.peer: _cuda.Context | None = None
-        """The GPU that the array is on, if it is not the renderer's. Then the writers must wait for the copy."""
 
     def read(self, context: _cuda.Context | None = None, stream: Stream | None = None) -> Source:
         """Ask where the array lies, the first time. `stream` belongs to `context`; see `order`."""
@@ -82,6 +124,7 @@ class Source:
                 array.data_ptr() if torch else array.data.ptr, tuple(array.shape), strides, dtype_name(array.dtype)
             )
             self._ready = ready
+            self._remember()
         else:
             try:
                 array = (self._read_dlpack(array, stream), array)
@@ -92,12 +135,17 @@ class Source:
                 self._read_interface(array.__cuda_array_interface__)
         self.held = array
 
+    def _remember(self) -> None:
+        # One that is stored with the other sign was copied.
+        if _signature(self._whole)[0] == self.pointer:
+            _known[id(self._whole)] = _Known(self._whole, self)
+
     def _read_dlpack(self, array: Any, stream: Stream | None) -> object:
         # The producer makes this stream wait for what it has enqueued. Without CUDA nobody waits.
         ready, number = stream or Stream(LEGACY_STREAM), -1
         with contextlib.ExitStack() as within:
             if self.context is not None:
-                self._refuse_capture(ready)
+                self.context.refuse_capture(ready)
                 number = ready.handle
                 within.enter_context(self.context.current())
             within.enter_context(_streams.its_gpu_is_current(array))
@@ -107,10 +155,6 @@ class Source:
         self._lies(taken.pointer, taken.shape, taken.strides, taken.dtype)
         self._ready = ready if knows else Stream(LEGACY_STREAM)
         return taken
-
-    def _refuse_capture(self, *streams: Stream) -> None:
-        if self.context is not None and not self.uncaptured.issuperset(streams):
-            self.uncaptured |= self.context.refuse_capture(*streams)
 
     def _read_interface(self, interface: dict[str, Any]) -> None:
         import numpy as np
@@ -161,7 +205,7 @@ class Source:
             self.writers = {*self.array._consumers, self.array._stream or stream}
         elif self._ready is not None:
             if self._ready != stream:
-                self._refuse_capture(self._ready, stream)
+                context.refuse_capture(self._ready, stream)
                 with context.current():
                     _cuda.order(context, self._ready.handle, stream.handle)
             self.writers = {self._ready}

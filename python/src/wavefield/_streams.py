@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,15 @@ if TYPE_CHECKING:
 
 LEGACY_STREAM = 1
 """`CU_STREAM_LEGACY`: the default stream's number in stream protocols. The driver treats it like 0."""
+
+
+class _Asked(threading.local):
+    """The libraries' current streams in this thread, by device, while they cannot change; see `Context.current`."""
+
+    found: dict[int, dict[str, Stream]] | None = None
+
+
+asked = _Asked()
 
 
 class Stream:
@@ -92,21 +102,26 @@ def current_streams(device: int) -> dict[str, Stream]:
 
     Does not import a library that is not loaded yet.
     """
+    if asked.found is not None and device in asked.found:
+        return asked.found[device]
     found: dict[str, Stream] = {}
     cupy = sys.modules.get("cupy")
     if cupy is not None:
         found["CuPy"] = stream_of(cupy.cuda.get_current_stream(device))
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
-        found["PyTorch"] = stream_of(torch.cuda.current_stream(device))
+        current = torch.cuda.current_stream(device)
+        found["PyTorch"] = Stream(current.cuda_stream, current)
+    if asked.found is not None:
+        asked.found[device] = found
     return found
 
 
 def current_stream(device: int) -> Stream | None:
     """Return the current stream of CuPy and PyTorch in this thread, or None if neither is loaded."""
     found = current_streams(device)
-    streams = list(dict.fromkeys(found.values()))
-    if len(streams) > 1:
+    streams = list(found.values())
+    if any(stream != streams[0] for stream in streams):
         raise WavefieldError(
             f"the current streams of {' and '.join(found)} differ: choose the one that writes the frames, with "
             "field.stream = … or connect(stream=…)"

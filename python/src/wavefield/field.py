@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 import time
@@ -10,7 +11,7 @@ import warnings
 import weakref
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from . import _cuda, _fit, _libraries, _limits, _open, _picture, _protocol, _range, _render, _source, _status, _streams
 from ._allocations import Allocation, Allocations
@@ -34,7 +35,7 @@ from .errors import (
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
     from types import TracebackType
 
@@ -53,6 +54,22 @@ Size = tuple[int, int] | None
 
 MOST_SEARCHES = 16
 """Of so many arrays at most, the ends are not looked at yet."""
+
+MOST_BEHIND = 7
+"""`pictures` may be fewer arrays behind: one picture is being taken, and there are 8 places for them."""
+
+Method = TypeVar("Method", bound="Callable[..., Any]")
+
+
+def _at_once(method: Method) -> Method:
+    """Make the field's CUDA context current in a method that runs no code of the user; see `Context.current`."""
+
+    @functools.wraps(method)
+    def whole(field: Field, *arguments: Any, **named: Any) -> Any:
+        with contextlib.nullcontext() if field._context is None else field._context.current():
+            return method(field, *arguments, **named)
+
+    return cast("Method", whole)
 
 
 class Field:
@@ -291,8 +308,12 @@ class Field:
         if not frame.handed_over:
             frame.hand_over()
 
+    @_at_once
     def _begin(self) -> Frame:
         self._leave_frame()
+        return self._next_frame()
+
+    def _next_frame(self) -> Frame:
         stream = self._ring.stream()
         self._ring.begin(self._next, stream)
         memory, offset = self._ring.memory(self._next)
@@ -308,6 +329,7 @@ class Field:
         )
         return self._pending
 
+    @_at_once
     def _finish(self, frame: Frame, fitted: bool = False, shown: Allocation | None = None, offset: int = 0) -> None:
         """Hand a frame over. Its array lies in its slot, or at `offset` in `shown`. `fitted`: it has its limits."""
         if self._closed:
@@ -321,8 +343,7 @@ class Field:
             self._fit_to(frame)
         self._handing_over = frame.index
         if shown is not None:
-            show = {"type": "show", "frame": frame.index, "allocation": shown.number, "offset": offset}
-            self._connection.send(show)
+            self._connection.send(_protocol.show(frame.index, shown.number, offset))
             shown.shown = (frame.index, offset)
         self._ring.finish(frame)
         frame._end("handed over")
@@ -386,10 +407,11 @@ class Field:
                 raise
             return Shown(False, f"it was not shown: {gone}")
 
+    @_at_once
     def _show(self, array: Any, copy: bool | None, wait: bool) -> Shown:
         self._leave_frame()
         source = self._read(array)
-        source.pitch(self._welcome.layout)
+        gaps = source.pitch(self._welcome.layout) != self._welcome.layout.row_bytes
         if array is not source:  # those of `wavefield.show` have their limits
             self._fit_to(source.array)
         if not wait:
@@ -398,7 +420,7 @@ class Field:
             copy = True
             if not self._ring.is_free(self._next, self._shown_before):
                 return self._show_later(source)
-        place = "copy=True asks for it" if copy else self._place(source)
+        place = "copy=True asks for it" if copy else self._place(source, gaps)
         if isinstance(place, str):
             if copy is False:
                 raise ValueError(f"the array would be copied: {place}")
@@ -414,7 +436,7 @@ class Field:
                     "the renderer still draws this array, so writing it may have torn the picture: show two arrays in "
                     "turn, or use show(array, copy=True)"
                 )
-        frame = self._begin()
+        frame = self._next_frame()
         try:
             frame._held.append(source.held)
             if self._context is not None and frame._stream is not None:
@@ -480,7 +502,6 @@ class Field:
         with contextlib.suppress(ArrayMismatch):  # Numba has no copy
             array = _libraries.copied(array)
         later = self._read(array)
-        later.uncaptured.clear()  # a capture may begin before it is shown
         with self._turn:
             self._later = later
             if not self._waiting:
@@ -523,14 +544,12 @@ class Field:
         self._check_open()
         return self._allocations.make(size)
 
-    def _place(self, array: Any) -> tuple[Allocation, int] | str:
+    def _place(self, source: _source.Source, gaps: bool) -> tuple[Allocation, int] | str:
         """Return the allocation that an array lies in and its offset there, or the reason why it must be copied."""
         layout, alignment = self._welcome.layout, self._welcome.offset_alignment
-        source = self._read(array)
         if self._context is not None and not source.on_device:
             return 'it is in the CPU\'s memory; memory="host", or arrays of CuPy or PyTorch, avoid the copy to the GPU'
         pointer = source.pointer
-        gaps = source.pitch(layout) != layout.row_bytes
         if self._context is not None and source.ordinal not in (None, self._context.ordinal):
             return _source.why_peer(source.ordinal, self._context, gaps)
         if gaps:
@@ -555,8 +574,15 @@ class Field:
             after = self._next - 1
         if after is not None and not 0 <= after < self._next:
             raise ValueError(f"frame {after} was not handed over yet: {self._next} frames were, numbered from 0")
+        if after is not None and not self.window:
+            return self._render(("color",), None, None, None, after)[0].to_numpy()
+        # A window has a size of its own, which the user changes.
         if after is not None and isinstance(self._ring, CudaRing):
             self._ring.synchronize()
+        return self._screenshot(after)
+
+    def _screenshot(self, after: int | None) -> NDArray[np.uint8]:
+        """Ask for the picture on screen, whatever it shows."""
         message, files = _picture.ask(self._connection, {"type": "snapshot"}, "picture", after)
         self._pictured = True
         picture = _picture.read(message, files, after)
@@ -599,20 +625,52 @@ class Field:
         """
         self._before_a_picture()
         self._check_open()
-        self._ring.refuse_capture()
         if self._next == 0:
             raise WavefieldError("there is nothing to see yet: hand a frame over first")
+        pictures = self._render(kinds or ("color",), camera, cameras, size, self._next - 1)
+        return pictures if len(kinds) > 1 else pictures[0]
+
+    @_at_once
+    def _render(
+        self, kinds: tuple[PictureKind, ...], camera: Camera | None, cameras: Any, size: Size, after: int
+    ) -> tuple[Picture, ...]:
+        self._ring.refuse_capture()
         if camera is not None and cameras is not None:
             raise ValueError("give camera or cameras, not both")
         views = None if cameras is None else _render.rows(cameras, self._fit.to_drawn)
         if camera is not None:
             views = [self._fit.to_drawn(_status.camera_of(camera))._row()]
         if size is None and self._screen is None and 0 in self.status().picture:
-            self.snapshot()  # nothing is drawn yet, and this waits for that
+            self._screenshot(None)  # nothing is drawn yet, and this waits for that
         size = self._screen or (0, 0) if size is None else size
-        pictures = self._pictures.render(kinds or ("color",), views, cameras is None, size, self._next - 1)
         self._pictured = True
-        return pictures if len(kinds) > 1 else pictures[0]
+        return self._pictures.render(kinds, views, cameras is None, size, after)
+
+    def pictures(
+        self,
+        arrays: Iterable[Any],
+        kind: PictureKind = "color",
+        *,
+        camera: Camera | None = None,
+        size: Size = None,
+        behind: int = 2,
+    ) -> Iterator[NDArray[Any]]:
+        """Show each array, and yield its picture as NumPy's, `behind` arrays later: for films and training.
+
+        So the next arrays are computed while a picture is drawn and copied to the CPU. `arrays` may be a generator,
+        which makes one after another; see `show` for when it may write an array again. `behind` is 0 to 6.
+        """
+        if not 0 <= behind < MOST_BEHIND:
+            raise ValueError(f"behind must be from 0 to {MOST_BEHIND - 1}, not {behind!r}")
+        waiting: deque[Picture] = deque()
+        for array in arrays:
+            self.show(array)
+            waiting.append(self.render(kind, camera=camera, size=size))
+            waiting[-1].prefetch()
+            if len(waiting) > behind:
+                yield waiting.popleft().to_numpy()
+        while waiting:
+            yield waiting.popleft().to_numpy()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture of `snapshot` to a PNG file: the whole file or nothing."""

@@ -90,8 +90,10 @@ pub struct FieldRenderer {
     color_map: ColorMap,
 }
 
-/// Two triangles, for the plane, an image or a point.
+/// Two triangles, for the plane or an image.
 const SQUARE_VERTICES: u32 = 6;
+/// One triangle, around the dot.
+const DOT_VERTICES: u32 = 3;
 /// One triangle, larger than the picture.
 const BACKGROUND_VERTICES: u32 = 3;
 
@@ -259,7 +261,7 @@ impl FieldRenderer {
             return Err(Error::Unsupported("the renderer was not resized to the picture".into()));
         };
         let Drawing { array, style, pipeline } = &self.drawing;
-        let (is_tiled, pieces) = pieces(self.pipelines.scene, array, *style);
+        let (vertices, pieces) = pieces(self.pipelines.scene, array, *style);
         let count = slices.as_ref().map_or(1, |slices| slices.count);
         let vk = self.pipelines.device.raw();
         // SAFETY: (here and below) recording (the caller's promise); every object belongs to this device.
@@ -281,12 +283,10 @@ impl FieldRenderer {
                 for slice in 0..count {
                     let (first, end) = (part(pieces, slice, count), part(pieces, slice + 1, count));
                     let some = end - first;
-                    match (is_tiled, some) {
+                    match (vertices, some) {
                         (_, 0) => {}
-                        (false, _) => {
-                            vk.cmd_draw(commands, SQUARE_VERTICES * some, 1, SQUARE_VERTICES * first, 0);
-                        }
-                        (true, _) => vk.cmd_draw_indexed(commands, mesh::INDICES, some, 0, 0, first),
+                        (Some(each), _) => vk.cmd_draw(commands, each * some, 1, each * first, 0),
+                        (None, _) => vk.cmd_draw_indexed(commands, mesh::INDICES, some, 0, 0, first),
                     }
                     if let Some(slices) = &slices {
                         (slices.after)(slice);
@@ -320,18 +320,18 @@ fn inside(tile: vk::Rect2D, picture: vk::Extent2D) -> vk::Rect2D {
     vk::Rect2D { offset: vk::Offset2D { x, y }, extent: vk::Extent2D { width, height } }
 }
 
-/// Returns whether tiles are drawn, and the number of tiles, or else of squares of two triangles each: the
-/// plane, an image, or points. The slices share them.
-fn pieces(scene: Scene, array: &DrawnArray, style: Style) -> (bool, u32) {
+/// Returns the number of pieces, which the slices share, and of the vertices of each: the plane, an image, or
+/// dots. Without such a number, the pieces are tiles.
+fn pieces(scene: Scene, array: &DrawnArray, style: Style) -> (Option<u32>, u32) {
     match (scene, array.kind(), style) {
-        (Scene::Texture, ..) | (_, ArrayKind::Image, _) => (false, 1),
-        // Vulkan counts vertices in 32 bits, so only about the first 700 million points are drawn.
+        (Scene::Texture, ..) | (_, ArrayKind::Image, _) => (Some(SQUARE_VERTICES), 1),
+        // Vulkan counts vertices in 32 bits, so only about the first 1400 million points are drawn.
         (_, ArrayKind::Points, _) | (_, _, Style::Points) => {
-            (false, array.grid().count().min(u64::from(u32::MAX / SQUARE_VERTICES)) as u32)
+            (Some(DOT_VERTICES), array.grid().count().min(u64::from(u32::MAX / DOT_VERTICES)) as u32)
         }
         (_, ArrayKind::Mesh | ArrayKind::Surface, Style::Surface | Style::Wireframe) => {
             let (across, along) = mesh::tile_count(array.grid());
-            (true, across * along)
+            (None, across * along)
         }
     }
 }

@@ -5,7 +5,7 @@
 
 @vertex
 fn vertex_main(@builtin(vertex_index) index: u32) -> Dot {
-    let first = index / 6 * globals.components;
+    let first = index / 3 * globals.components;
     let place = vec3f(number_at(first), number_at(first + 1), number_at(first + 2));
     // A point without a value takes its height as the value.
     let number = number_at(first + select(1, globals.components - 1, globals.components == 4));

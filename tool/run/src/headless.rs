@@ -159,7 +159,7 @@ impl Headless {
             Ok(())
         };
         let commands = wants.then_some(&mut record as &mut dyn FnMut(_) -> _);
-        engine.draw(&flight, moment, &picture, AfterDraw { commands, present: None })
+        engine.draw(&flight, moment, &picture, AfterDraw { commands, present: None, stays: true })
     }
 
     pub fn engine(&mut self) -> &mut Engine {

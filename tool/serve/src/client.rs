@@ -279,6 +279,14 @@ impl Client {
         }
     }
 
+    /// Returns whether the next render can be answered now. One that will fail is due at once.
+    pub(super) fn has_due_render(&self, draws: bool) -> bool {
+        let is_due = |WantedRender { render, .. }: &WantedRender| {
+            render.as_ref().map_or(true, |render| self.shows(render.after, draws))
+        };
+        self.ended.is_none() && self.renders.front().is_some_and(is_due)
+    }
+
     /// Ends the session if the client is gone while its messages wait. (Otherwise reading them reports that.)
     /// Call this during long waits.
     pub(super) fn notice_end(&mut self) {

@@ -71,21 +71,24 @@ fn draw(
     let mut last = Instant::now();
     while !stop.requested() && config.frames.is_none_or(|frames| run.engine().next_frame() < frames) {
         hook.wait(run.engine(), &mut parameters)?;
-        if !hook.is_ready() || hook.rests(run.engine()) {
+        if !hook.is_ready() || hook.answers_first() || hook.rests(run.engine()) {
             last = Instant::now();
             continue;
         }
-        if let Err(error) = run.frame_at(moment) {
-            hook.rescue(run.engine(), error)?;
-            continue;
+        // A picture that is there already is not drawn again.
+        if !(hook.wants_picture() && run.engine().drawer.on_screen().is_some()) {
+            if let Err(error) = run.frame_at(moment) {
+                hook.rescue(run.engine(), error)?;
+                continue;
+            }
+            hook.drawn(Some(config.size));
+            let now = Instant::now();
+            times.add(now - last);
+            let speed = if parameters.paused { 0.0 } else { parameters.speed };
+            moment.step = (now - last).min(LONGEST_STEP).as_secs_f64() * speed;
+            moment.time += moment.step;
+            last = now;
         }
-        hook.drawn(Some(config.size));
-        let now = Instant::now();
-        times.add(now - last);
-        let speed = if parameters.paused { 0.0 } else { parameters.speed };
-        moment.step = (now - last).min(LONGEST_STEP).as_secs_f64() * speed;
-        moment.time += moment.step;
-        last = now;
         if hook.wants_picture() {
             // Drain the queue first: draining has a timeout, and reading back has none.
             match run.engine().work.drain() {

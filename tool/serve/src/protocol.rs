@@ -266,6 +266,9 @@ pub struct Tagged<'a, T> {
     pub request_id: Option<u64>,
 }
 
+/// The first bytes of a `show` in its short form.
+const SHORT_SHOW: [u8; 8] = *b"show\0\0\0\0";
+
 /// The upper limit of a `request_id`: every JSON parser represents whole numbers below it exactly.
 const MAX_ID: u64 = 1 << 53;
 
@@ -273,6 +276,9 @@ pub(super) fn request_id(packet: &[u8]) -> Result<Option<u64>, String> {
     #[derive(Deserialize)]
     struct Id {
         request_id: Option<u64>,
+    }
+    if packet.starts_with(&SHORT_SHOW) {
+        return Ok(None);
     }
     let read = serde_json::from_slice(packet).ok().map(|Id { request_id }| request_id);
     let valid = read.filter(|id| id.is_none_or(|id| id < MAX_ID));
@@ -284,6 +290,9 @@ impl FromClient {
         if packet.len() > MAX_MESSAGE {
             return Err(format!("a message of {} bytes: {MAX_MESSAGE} is the limit", packet.len()));
         }
+        if let Some(show) = Self::parse_show(packet) {
+            return Ok(show);
+        }
         // serde would also accept a list of values as a structure.
         if packet.trim_ascii_start().first() != Some(&b'{') {
             return Err("not a message of this protocol: not a JSON object".into());
@@ -292,6 +301,14 @@ impl FromClient {
         serde_json::from_slice(packet).map_err(|error| {
             format!("not a message of this protocol: {}", short(&error.to_string(), MAX_WORDS))
         })
+    }
+
+    /// Reads a `show` in its short form, for programs that send one each frame. No JSON begins like it.
+    fn parse_show(packet: &[u8]) -> Option<Self> {
+        let (tag, numbers) = packet.split_first_chunk()?;
+        let (numbers, []) = numbers.as_chunks() else { return None };
+        let [frame, allocation, offset] = <[[u8; 8]; 3]>::try_from(numbers).ok()?.map(u64::from_ne_bytes);
+        (*tag == SHORT_SHOW).then_some(Self::Show { frame, allocation, offset })
     }
 
     pub fn name(&self) -> &'static str {
@@ -397,6 +414,17 @@ mod tests {
         }
         assert!(FromClient::parse(&vec![b' '; MAX_MESSAGE + 1]).unwrap_err().contains("limit"));
         assert!(FromClient::parse("[".repeat(60_000).as_bytes()).is_err(), "no overflow of the stack");
+    }
+
+    #[test]
+    fn a_show_has_a_short_form() {
+        let short = [*b"show\0\0\0\0", [7; 8], [1, 0, 0, 0, 0, 0, 0, 0], [0; 8]].concat();
+        let show = FromClient::Show { frame: u64::from_ne_bytes([7; 8]), allocation: 1, offset: 0 };
+        assert_eq!(FromClient::parse(&short), Ok(show));
+        assert_eq!(request_id(&short), Ok(None));
+        for wrong in [&short[..31], &[&short[..], &[0]].concat(), &[b"shoe", &short[4..]].concat()] {
+            assert!(FromClient::parse(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

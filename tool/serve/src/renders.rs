@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::client::{Client, WantedRender};
+use super::client::Client;
 use super::client_producer::Current;
 use super::frame_time;
 use super::memory::RenderTarget;
@@ -16,14 +16,7 @@ use wavefield_run::Engine;
 /// `draws`: whether the engine has the client's ring.
 pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bool) -> Result<()> {
     let began = Instant::now();
-    while began.elapsed() < frame_time() && client.ended.is_none() {
-        // A render that will fail is due at once.
-        let is_due = |WantedRender { render, .. }: &WantedRender| {
-            render.as_ref().map_or(true, |render| client.shows(render.after, draws))
-        };
-        if !client.renders.front().is_some_and(is_due) {
-            break;
-        }
+    while began.elapsed() < frame_time() && client.has_due_render(draws) {
         let Some(wanted) = client.renders.pop_front() else { break };
         if !client.is_honest()? {
             break;

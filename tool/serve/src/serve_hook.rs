@@ -156,6 +156,11 @@ impl ServeHook {
         !window && !counts_frames && engine.next_frame() > 0 && self.has_nothing_to_draw()
     }
 
+    /// Returns whether renders are due: they show the frame that is on screen, so they come before the next.
+    pub(crate) fn answers_first(&self) -> bool {
+        self.client.as_ref().is_some_and(|client| client.has_due_render(self.has_ring()))
+    }
+
     fn has_nothing_to_draw(&self) -> bool {
         let waits = |client: &Client| client.busy || client.leaving.is_some();
         self.is_ready()
@@ -271,13 +276,16 @@ impl FrameHook for ServeHook {
                 std::thread::sleep(Duration::from_millis(2));
                 return Ok(());
             }
+            if self.answers_first() {
+                return Ok(());
+            }
             if self.rests(engine) {
                 self.report.watch.ignore_gap();
                 self.wait_for_news(NO_CLIENT);
                 return Ok(());
             }
             let left = self.due().saturating_duration_since(Instant::now());
-            if left.is_zero() || self.has_ring() && self.has_new() {
+            if left.is_zero() || self.has_ring() && self.has_new() || self.wants_picture() {
                 return Ok(());
             }
             self.wait_for_news(left);

@@ -1,6 +1,7 @@
 // Draws round dots that face the eye. Needs `globals`.
 //
-// A dot is a square of two triangles, which has 6 vertices and no index buffer.
+// A dot is one triangle around the circle, the cheapest shape that leaves out no pixel of it: a square has two, and a point
+// of the hardware is missing where its centre is outside the picture.
 
 struct Dot {
     @builtin(position) clip: vec4f,
@@ -16,18 +17,16 @@ const SMALLEST: f32 = 0.71;
 
 // Returns vertex `index`, counted over all dots. `clip` is its dot's centre; `radius` is in pixels.
 fn dot_at(index: u32, clip: vec4f, radius: f32, value: f32) -> Dot {
-    let corner = array<vec2f, 6>(
-        vec2f(-1.0, -1.0), vec2f(-1.0, 1.0), vec2f(1.0, -1.0),
-        vec2f(1.0, -1.0), vec2f(-1.0, 1.0), vec2f(1.0, 1.0),
-    )[index % 6];
+    // An equilateral triangle around the unit circle.
+    let corner = array(vec2f(0.0, -2.0), vec2f(1.7320509, 1.0), vec2f(-1.7320509, 1.0))[index % 3];
     var dot: Dot;
-    // Half a pixel more on each side, so that no pixel of the dot is missed.
-    let reach = (radius + 0.5) * corner * 2.0 / globals.picture;
+    // Vulkan's four samples are up to 0.395 of a pixel from its centre. None is missed of a pixel whose centre is in the dot.
+    let reach = (radius + 0.4) * corner * 2.0 / globals.picture;
     dot.clip = clip + vec4f(reach * clip.w, 0.0, 0.0);
     dot.centre = (clip.xy / clip.w * 0.5 + 0.5) * globals.picture;
     dot.radius = radius;
     dot.value = value;
-    dot.number = index / 6;
+    dot.number = index / 3;
     return dot;
 }
 

@@ -7,7 +7,7 @@ const LARGEST: f32 = 6.0;
 
 @vertex
 fn vertex_main(@builtin(vertex_index) index: u32) -> Dot {
-    let vertex = numbered(index / 6);
+    let vertex = numbered(index / 3);
     let clip = globals.view_projection * vec4f(vertex.xyz, 1.0);
     // The longer side of the field is 2.
     let spacing = 2.0 / f32(max(globals.grid.x, globals.grid.y) - 1);

@@ -3,7 +3,7 @@
 use ash::vk;
 
 use super::commands::Recordings;
-use wavefield_draw::{FieldRenderer, FieldView, Placement, has_color_map};
+use wavefield_draw::{FieldRenderer, FieldView, Picture, Placement, has_color_map};
 use wavefield_gpu::Result;
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
 use wavefield_handoff::contents::scene::Scene;
@@ -15,6 +15,8 @@ pub struct Drawer {
     pub(super) scene: Scene,
     pub(super) format: vk::Format,
     pub recordings: Recordings,
+    /// The last picture that stays, and the view that it shows.
+    pub(super) last: Option<(Picture, FieldView)>,
 }
 
 impl Drawer {
@@ -23,9 +25,15 @@ impl Drawer {
         self.renderer.drawing().array()
     }
 
+    /// Returns the last picture, if it stays as it is and another draw of the same frame would look the same.
+    pub fn on_screen(&self) -> Option<&Picture> {
+        self.last.as_ref().filter(|(_, view)| *view == self.view).map(|(picture, _)| picture)
+    }
+
     /// Prepares for pictures of this size. No frame may be in flight.
     pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
         self.recordings.forget();
+        self.last = None;
         self.renderer.resize(extent)
     }
 

@@ -37,7 +37,7 @@ impl Engine {
         if let Some(check) = &mut observers.check {
             check.exchanged(*other.drawing.array());
         }
-        work.side_views = None;
+        (work.side_views, drawer.last) = (None, None);
         observers.times.begun.fill(None);
         // These use the old producer's clocks and slots.
         (observers.watched, observers.probe) = (None, None);

@@ -89,7 +89,7 @@ impl Engine {
         let recordings = Recordings { flights: vec![None; pacer.depth()], draws: 0 };
         Ok(Self {
             observers: Observers { check, recorder: None, traced: None, watched: None, probe: None, times },
-            drawer: Drawer { renderer, view, scene: config.scene, format, recordings },
+            drawer: Drawer { renderer, view, scene: config.scene, format, recordings, last: None },
             work: Work {
                 side_views: None,
                 producer,
@@ -147,6 +147,7 @@ impl Engine {
         after: AfterDraw<'_>,
     ) -> Result<()> {
         let Self { observers, drawer, work, .. } = self;
+        drawer.last = None;
         if drawer.renderer.extent() != Some(picture.extent) {
             work.drain()?;
             drawer.resize(picture.extent)?;
@@ -179,6 +180,7 @@ impl Engine {
         }
         let cpu = began.elapsed().saturating_sub(produced.blocked.unwrap_or_default());
         observers.times.begun[flight.index] = Some(Begun { frame: frame.index, at: began, cpu });
+        drawer.last = after.stays.then_some((*picture, drawer.view));
         Ok(())
     }
 
@@ -195,14 +197,14 @@ impl Engine {
     /// Changes the colours from the next frame on. Waits for the GPU.
     pub fn set_color_map(&mut self, map: ColorMap) -> Result<()> {
         self.work.drain()?;
-        self.work.side_views = None;
+        (self.work.side_views, self.drawer.last) = (None, None);
         self.drawer.renderer.set_color_map(&mut self.work.queue, map)
     }
 
     /// Changes how the field is drawn from the next frame on. Waits for the GPU.
     pub fn set_style(&mut self, style: Style) -> Result<()> {
         self.work.drain()?;
-        (self.work.side_views, self.observers.probe) = (None, None);
+        (self.work.side_views, self.observers.probe, self.drawer.last) = (None, None, None);
         self.drawer.recordings.forget();
         self.drawer.renderer.set_style(style)
     }

@@ -1,12 +1,12 @@
-//! Draws clients' pictures in separate submissions. Only `Work::drain`, `finish` and `quiesce` wait for them.
+//! Draws clients' pictures in separate submissions, or copies the one on screen. Only `Work::drain`, `finish` and `quiesce` wait for them.
 
 use ash::vk;
 use vulkan_cuda::ownership::{Access, Owner};
 
 use super::Engine;
-use wavefield_draw::{Views, Wanted};
+use wavefield_draw::{Picture, PictureKind, PicturePlace, Views, Wanted};
 use wavefield_gpu::Result;
-use wavefield_gpu::vulkan::{Pacer, begin, end, pipeline_barrier, to_host};
+use wavefield_gpu::vulkan::{Pacer, begin, copy_of_level, end, pipeline_barrier, to_host};
 use wavefield_handoff::producer::{OwnershipTransfer, Source, reads};
 
 const FLIGHTS: usize = 3;
@@ -20,7 +20,8 @@ pub(super) struct SideViews {
 }
 
 impl Engine {
-    /// Draws pictures of a slot into a buffer, then signals `signal`. Slot and buffer come with their owner between
+    /// Draws pictures of a slot into a buffer, then signals `signal`. A picture that is on screen is copied
+    /// instead. Slot and buffer come with their owner between
     /// Vulkan's uses. Waits if too many are in flight, and before the first picture of a new size. After an error,
     /// nothing is submitted or signalled.
     ///
@@ -36,6 +37,11 @@ impl Engine {
         signal: Option<vk::SemaphoreSubmitInfo<'static>>,
     ) -> Result<()> {
         let Self { drawer, work, .. } = self;
+        let fits = |picture: &&Picture| picture.extent == wanted.size && wanted.views == [drawer.view];
+        let on_screen = drawer.on_screen().filter(fits);
+        let is_copied = |(kind, _): &PicturePlace| *kind == PictureKind::Color && on_screen.is_some();
+        let (copied, drawn): (Vec<_>, Vec<_>) = wanted.places.iter().copied().partition(is_copied);
+        let wanted = &Wanted { places: &drawn, ..*wanted };
         if work.side_views.is_none() {
             work.side_views =
                 Some(SideViews { pacer: Pacer::new(&work.queue, FLIGHTS)?, views: Views::new(FLIGHTS) });
@@ -60,7 +66,7 @@ impl Engine {
             unsafe { pipeline_barrier(&device, flight.draw, &[barrier], &[]) };
         };
         let transfer = |transfer: OwnershipTransfer| {
-            if source.1 == Owner::External {
+            if source.1 == Owner::External && !drawn.is_empty() {
                 // SAFETY: as above; outside a render pass.
                 unsafe { transfer.record(&device, flight.draw, family, source.0, reads) };
             }
@@ -70,6 +76,14 @@ impl Engine {
         barrier(into.1.acquire(into.0, family, COPY));
         // SAFETY: the pacer says that the flight is free; the rest is the caller's promise.
         unsafe { views.record(&device, flight.draw, (flight.index, source.0), wanted, into.0) }?;
+        if let Some(Picture { image, final_layout, extent, .. }) = on_screen {
+            let copies: Vec<_> = copied.iter().map(|&(_, offset)| copy_of_level(0, *extent, offset)).collect();
+            // SAFETY: recording; the picture stays (`AfterDraw::stays`), its draw made it readable for copies,
+            // and the next draw waits for them; the rest is the caller's promise.
+            unsafe {
+                device.raw().cmd_copy_image_to_buffer(flight.draw, *image, *final_layout, into.0, &copies);
+            }
+        }
         barrier(match into.1 {
             Owner::External => into.1.release(into.0, family, COPY),
             Owner::Queue => to_host(into.0),

@@ -77,7 +77,7 @@ impl Engine {
         let made = Setup::make(&mut work.queue, context, &choice, config, (drawer.format, *flights))?;
         let pacer = work.pacer.succeed(&work.queue, made.times.begun.len())?;
         // Nothing may fail from here on.
-        work.side_views = None;
+        (work.side_views, drawer.last) = (None, None);
         work.wait_limit =
             WaitLimit { stop: work.wait_limit.stop.clone(), ..WaitLimit::new(&work.queue, &choice, config) };
         work.queue.patience = work.wait_limit.limit(work.pacer.slowest);

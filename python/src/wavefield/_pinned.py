@@ -1,0 +1,85 @@
+"""Pictures on their way to the CPU: page-locked memory, which the GPU writes while the program goes on."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from . import _cuda
+from ._host import Strided
+from ._streams import Stream
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ._rings import CudaRing
+
+MOST_LENT = 4
+"""So many arrays of page-locked memory are given out at most. It is scarce, so what comes after is copied."""
+
+MOST_SIZES = 4
+"""How many sizes of pictures keep their memory."""
+
+
+class Pinned:
+    """Page-locked memory, and the point at which the GPU has written it."""
+
+    def __init__(self, context: _cuda.Context, size: int) -> None:
+        self.end = _cuda.Event(context)
+        with context.current():
+            self.address = int(context.call("cuMemHostAlloc", size, 0))
+        # What still writes it ends first.
+        _cuda._finally(self, context.retire, partial(context.call, "cuMemFreeHost", self.address))
+
+
+class _Lent:
+    """What an array of page-locked memory holds. When it is gone, the memory is used again."""
+
+    def __init__(self, memory: Pinned, free: list[Pinned]) -> None:
+        _cuda._finally(self, free.append, memory)
+
+
+class Copies:
+    """Copies the pictures of one field."""
+
+    def __init__(self, ring: CudaRing) -> None:
+        self._ring = ring
+        self._stream: Stream | None = None
+        # By size: the memory that nobody uses, and an entry for each array that was given out. Finalizers change them.
+        self._pools: dict[int, tuple[list[Pinned], list[None]]] = {}
+
+    def start(self, pointer: int, size: int, drawn: int) -> Pinned:
+        """Copy what lies at a device address once the timeline `drawn` has this value."""
+        context = self._ring.context
+        with context.current():
+            if self._stream is None:
+                self._stream = Stream(context.make_stream(ordered=False))
+            free, _ = self._pools.setdefault(size, ([], []))
+            while len(self._pools) > MOST_SIZES:
+                del self._pools[next(iter(self._pools))]
+            memory = free.pop() if free else Pinned(context, size)
+            self._ring.wait_drawn(drawn, self._stream)
+            context.call("cuMemcpyDtoHAsync", memory.address, pointer, size, self._stream.handle)
+            memory.end.record(self._stream.handle)
+        return memory
+
+    def finish(self, memory: Pinned, shape: tuple[int, ...], typestr: str, size: int) -> NDArray[Any]:
+        """Wait for a copy, and return it."""
+        import numpy as np
+
+        self._ring.wait_for(memory.end)
+        free, lent = self._pools.setdefault(size, ([], []))
+        owner = _Lent(memory, free)
+        array: NDArray[Any] = np.asarray(Strided(owner, memory.address, shape, typestr))
+        if len(lent) >= MOST_LENT:
+            return np.array(array)
+        _cuda._finally(owner, lent.pop)
+        lent.append(None)
+        return array
+
+    def close(self) -> None:
+        """Forget the memory that nobody uses. Arrays keep theirs."""
+        self._pools.clear()
+        if self._stream is not None:
+            _cuda._destroy(self._ring.context, "cuStreamDestroy", self._stream.handle)
+            self._stream = None
