@@ -727,6 +727,33 @@ def picture_library() -> type[gpu_pictures.Library]:
     return gpu_pictures.Cupy
 
 
+@check("films", 120)
+def films(out: Path) -> str:
+    """Each picture of `pictures` is that of its own array, though two arrays are written again and again."""
+    need("torch")
+    import torch
+
+    layout, levels, count = {"kind": "image", "shape": (512, 512), "dtype": "float32"}, 7, 1000
+    two = [torch.empty((512, 512), device="cuda") for _ in range(2)]
+
+    def arrays() -> Iterator[Any]:
+        for number in range(count):
+            yield two[number % 2].fill_(number % levels / levels)
+
+    with seen_by(out, "films", layout) as (field, _):
+        field.parameters["limits"] = (0, 1)
+        wanted = []
+        for level in range(levels):
+            field.show(torch.full((512, 512), level / levels, device="cuda"), copy=True)
+            wanted.append(field.snapshot())
+        assert len({picture.tobytes() for picture in wanted}) == levels
+        for behind in (0, 2, 6):
+            pictures = field.pictures(arrays(), behind=behind)
+            wrong = sum((picture != wanted[number % levels]).any() for number, picture in enumerate(pictures))
+            assert wrong == 0, f"{wrong} of {count} pictures are wrong, {behind} behind"
+    return f"3 times {count} pictures, none wrong"
+
+
 @check("picture-waits", 300)
 def picture_waits(out: Path) -> str:
     """Each wait that is left out shows as wrong pixels; with all of them there are none."""

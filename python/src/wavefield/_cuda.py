@@ -123,8 +123,8 @@ class Context:
     def call(self, function: str, *arguments: Any) -> Any:
         """Call the driver, and return what it returns: None, a value, or a tuple of values. Raises `CudaError`."""
         answer = getattr(self.driver, function)(*arguments)
-        if answer[0] == 0 and len(answer) == 2:  # as nearly always, so this comes first
-            return answer[1]
+        if answer[0] == 0 and len(answer) < 3:  # as nearly always, so this comes first
+            return answer[1] if len(answer) == 2 else None
         return _checked(self.driver, function, answer)
 
     def passed(self, function: str, raw: Any) -> bool:
@@ -399,12 +399,14 @@ class Event:
             return self.context.passed("cuEventQuery", self.raw)
 
 
-def wait(done: Callable[[], bool], meanwhile: Callable[[], object]) -> None:
-    """Wait until `done`. Unlike cuEventSynchronize, hears Ctrl-C, and what `meanwhile` raises."""
-    # A sleep takes 60 µs at least, so it does not sleep at once.
+def wait(done: Callable[[], bool], meanwhile: Callable[[], object], awake: float = 200e-6) -> None:
+    """Wait until `done`. Unlike cuEventSynchronize, hears Ctrl-C, and what `meanwhile` raises.
+
+    A sleep takes 60 µs at least, so this stays `awake` for some seconds first.
+    """
     start, pause = time.monotonic(), 20e-6
     while not done():
-        if time.monotonic() - start > 200e-6:
+        if time.monotonic() - start > awake:
             meanwhile()
             time.sleep(pause)
             pause = min(2 * pause, 1e-3)

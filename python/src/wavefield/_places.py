@@ -1,7 +1,7 @@
 """Where pictures lie: places in memory of `allocate`, used again and again.
 
-Every array made of the pictures of one call holds a *lease* of their place. When the lease ends, an event is recorded
-that follows everything in the CUDA context. The renderer writes the place again only after that event.
+Every array made of the pictures of one call holds a *lease* of their place. After its end an event is recorded, by the
+next lease, that follows everything in the CUDA context. The renderer writes the place again only after that event.
 """
 
 from __future__ import annotations
@@ -53,8 +53,10 @@ class Pool:
 
     bytes: int
     all: weakref.WeakSet[Place] = field(default_factory=weakref.WeakSet)
+    ended: list[Place] = field(default_factory=list)
+    """Those whose lease has ended, and which the GPU may still use. Finalizers append to it."""
     free: list[Place] = field(default_factory=list)
-    """Those without a lease, in the order in which their leases ended. Finalizers append to it."""
+    """Those without a lease, in the order in which their leases ended."""
 
 
 class Lease:
@@ -62,23 +64,25 @@ class Lease:
 
     def __init__(self, place: Place, pool: Pool) -> None:
         self.place = place
-        _cuda._finally(self, _give_back, place, pool)
+        _cuda._finally(self, pool.ended.append, place)
 
 
-def _give_back(place: Place, pool: Pool) -> None:
-    """Let a place be used again, after what the GPU still does. A finalizer: it never waits.
+def _take_back(pool: Pool) -> None:
+    """Let places be used again, after what the GPU still does.
 
     Other streams than those that took the pictures may use them, too, so the event is that of the whole context. A
     driver older than CUDA 12.5 has none. Then the place is dropped: its memory is unmapped when the GPU is idle.
     """
-    if place.end is not None:
-        try:
-            with place.end.context.current():
-                if not place.end.record_all():
-                    return
-        except CudaError:
-            return
-    pool.free.append(place)
+    while pool.ended:
+        place = pool.ended.pop(0)
+        if place.end is not None:
+            try:
+                with place.end.context.current():
+                    if not place.end.record_all():
+                        continue
+            except CudaError:
+                continue
+        pool.free.append(place)
 
 
 class Places:
@@ -94,8 +98,10 @@ class Places:
         """Lease a place of `size` bytes that nobody uses, for pictures whose kinds and size are `key`."""
         pool = self._pools.pop(key, None) or Pool(size)
         self._pools[key] = pool
+        _take_back(pool)
         if not pool.free and (len(pool.all) >= MOST_OUT or not self._fits(pool)):
             gc.collect()  # what was dropped may still hold pictures in cycles
+            _take_back(pool)
         if not pool.free or not pool.free[0].done:
             if len(pool.all) < MOST_OUT and self._fits(pool):
                 memory = self._allocations.make(size)

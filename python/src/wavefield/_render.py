@@ -12,7 +12,7 @@ import operator
 import time
 import weakref
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from . import _cuda, _libraries, _picture, _protocol, _streams
@@ -242,11 +242,7 @@ class Pictures:
                 raise ValueError(f"the kinds of pictures are {', '.join(KINDS)}, each at most once; not {tuple(kinds)}")
         width, height = _sides(size)
         shape = (height, width) if one else (len(views or ()), height, width)
-        offsets, layouts, end = {}, {}, 0
-        for kind in sorted(kinds):
-            dtype, channels = KINDS[kind]
-            layouts[kind], offsets[kind] = Layout("image", (*shape, channels), dtype), end
-            end += -(-layouts[kind].bytes // self._alignment) * self._alignment
+        layouts, offsets, end = _plan(tuple(sorted(kinds)), shape, self._alignment)
         if isinstance(self._ring, CudaRing):
             self._ring.prepare_drawn()
         self._connection.pump()
@@ -301,6 +297,19 @@ class Pictures:
             if not picture._answer.known:
                 picture._answer.error = _closed_before
             picture._field_closed()
+
+
+@lru_cache
+def _plan(
+    kinds: tuple[str, ...], shape: tuple[int, ...], alignment: int
+) -> tuple[dict[str, Layout], dict[str, int], int]:
+    """Return the layouts of pictures, where each begins in their memory, and how much that is."""
+    layouts, offsets, end = {}, {}, 0
+    for kind in kinds:
+        dtype, channels = KINDS[kind]
+        layouts[kind], offsets[kind] = Layout("image", (*shape, channels), dtype), end
+        end += -(-layouts[kind].bytes // alignment) * alignment
+    return layouts, offsets, end
 
 
 def rows(cameras: Any, to_drawn: Callable[[Camera], Camera]) -> list[list[float]]:

@@ -237,7 +237,8 @@ class CudaRing(Ring):
         self.context.reap()
         slot = _ring.slot(index, self.size)
         if index >= self.size:
-            self.wait_for(self._events[slot])
+            # Other frames are enqueued, so the GPU does not wait for the CPU.
+            _cuda.wait(lambda: self._events[slot].done, self.connection.pump, awake=0.0)
             self._held[slot].clear()
         while self._until and self._until[0][0].done:
             self._spare.append(self._until.pop(0)[0])

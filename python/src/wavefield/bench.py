@@ -20,8 +20,8 @@ import wavefield
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-SIDE, SIZE, WARM = 1024, (1280, 720), 30
-"""The side of the arrays; the picture's width and height; the frames before those that count."""
+SIZE, WARM = (1280, 720), 30
+"""The picture's width and height, and the most frames before those that count."""
 
 COLUMNS = {
     "array": "the array is computed, and nothing is drawn",
@@ -64,15 +64,15 @@ def library_of(wish: str) -> Library:
 
 
 class Scene:
-    """A million points, or an image of a million pixels. Two arrays take turns."""
+    """Points, or an image: `side` times `side` numbers. Two arrays take turns."""
 
-    def __init__(self, kind: str, library: Library) -> None:
+    def __init__(self, kind: str, library: Library, side: int) -> None:
         self.kind = kind
         self.limits = (-0.3, 0.3) if kind == "points" else (0.0, 1.0)
         self._module, numbers = library.module, {"dtype": library.module.float32, **library.place}
-        line = self._module.linspace(-1, 1, SIDE, **numbers)
+        line = self._module.linspace(-1, 1, side, **numbers)
         z, x = (axis.reshape(-1) for axis in self._module.meshgrid(line, line, indexing="ij"))
-        shape = (SIDE * SIDE, 3) if kind == "points" else (SIDE, SIDE)
+        shape = (side * side, 3) if kind == "points" else (side, side)
         with library.memory():
             self.arrays = [self._module.zeros(shape, **numbers) for _ in range(2)]
         self._values = [array[:, 1] if kind == "points" else array for array in self.arrays]
@@ -92,11 +92,12 @@ class Scene:
 
 def timed(frames: int, frame: Callable[[int], object], finish: Callable[[], object]) -> float:
     """Return the milliseconds of a frame."""
-    for number in range(WARM):
+    warm = min(WARM, frames)
+    for number in range(warm):
         frame(number)
     finish()
     start = time.perf_counter()
-    for number in range(WARM, WARM + frames):
+    for number in range(warm, warm + frames):
         frame(number)
     finish()
     return (time.perf_counter() - start) / frames * 1e3
@@ -130,20 +131,20 @@ def columns(scene: Scene, library: Library, field: wavefield.Field, frames: int)
 def hand_over(scene: Scene, library: Library, field: wavefield.Field, frames: int) -> tuple[float, float]:
     """Return the microseconds of CPU that `show` takes, and a frame of a loop, when nothing makes it wait."""
     shows, loops = [], []
-    for number in range(WARM + frames):
+    for number in range(frames):
         array = scene.make(number)
         field.snapshot()
         library.wait()
         start = time.thread_time()
         field.show(array)
         shows.append(time.thread_time() - start)
-    for _ in range(WARM + frames):
+    for _ in range(frames):
         field.snapshot()
         start = time.thread_time()
         with field.frame() as frame:
             library.module.from_dlpack(frame)
         loops.append(time.thread_time() - start)
-    return 1e6 * statistics.median(shows[WARM:]), 1e6 * statistics.median(loops[WARM:])
+    return 1e6 * statistics.median(shows), 1e6 * statistics.median(loops)
 
 
 def views(library: Library, field: wavefield.Field, frames: int) -> float:
@@ -156,10 +157,10 @@ def views(library: Library, field: wavefield.Field, frames: int) -> float:
     return timed(max(frames // 10, 1), render, library.wait)
 
 
-def lines(library: Library, frames: int) -> Iterator[str]:
+def lines(library: Library, side: int, frames: int) -> Iterator[str]:
     """Measure, and yield the table."""
     for kind in ("points", "image"):
-        scene = Scene(kind, library)
+        scene = Scene(kind, library, side)
         array, width, height = scene.arrays[0], *SIZE
         with wavefield.launch(
             like=array,
@@ -177,7 +178,7 @@ def lines(library: Library, frames: int) -> Iterator[str]:
                 yield " " * 18 + "".join(f"{name:>9}" for name in COLUMNS)
             found = columns(scene, library, field, frames)
             how = "" if field.shown is None or not field.shown.copied else f"  {field.shown.reason}"
-            yield f"{kind} {SIDE}x{SIDE}".ljust(18) + "".join(f"{number:9.2f}" for number in found) + how
+            yield f"{kind} {side}x{side}".ljust(18) + "".join(f"{number:9.2f}" for number in found) + how
             still = timed(frames, lambda _number: field.snapshot(), library.wait)
             show, loop = hand_over(scene, library, field, frames)
             yield f"  snapshot() with nothing new {still:.2f} ms; CPU of show {show:.0f} µs, of a frame {loop:.0f} µs"
@@ -191,12 +192,13 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m wavefield.bench", description="What a frame costs from Python.")
     parser.add_argument("--library", choices=("auto", "torch", "cupy", "numpy"), default="auto")
-    parser.add_argument("--frames", type=int, default=300)
+    parser.add_argument("--frames", type=int, default=300, help="for each figure")
+    parser.add_argument("--side", type=int, default=1024, help="the image's rows and columns; so many points squared")
     wish = parser.parse_args()
-    if wish.frames < 1:
-        parser.error("--frames is at least 1")
+    if wish.frames < 1 or wish.side < 2:
+        parser.error("--frames is at least 1, and --side at least 2")
     try:
-        for line in lines(library_of(wish.library), wish.frames):
+        for line in lines(library_of(wish.library), wish.side, wish.frames):
             print(line, flush=True)
     except wavefield.WavefieldError as error:
         raise SystemExit(f"bench: {error}") from None

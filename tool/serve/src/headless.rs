@@ -75,8 +75,9 @@ fn draw(
             last = Instant::now();
             continue;
         }
-        // A picture that is there already is not drawn again.
-        if !(hook.wants_picture() && run.engine().drawer.on_screen().is_some()) {
+        // The picture of a client's frame is not drawn again.
+        let is_there = hook.has_ring() && run.engine().drawer.on_screen().is_some();
+        if !(is_there && hook.wants_picture()) {
             if let Err(error) = run.frame_at(moment) {
                 hook.rescue(run.engine(), error)?;
                 continue;

@@ -74,7 +74,7 @@ impl ServeHook {
         }
     }
 
-    fn has_ring(&self) -> bool {
+    pub(crate) fn has_ring(&self) -> bool {
         self.own.is_some()
     }
 

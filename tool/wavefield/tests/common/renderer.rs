@@ -11,7 +11,7 @@ use wavefield_handoff::contents::frame_stamp;
 use wavefield_handoff::contents::wave::{self, Grid, Vertex, WaveShape};
 use wavefield_run::write_png;
 use wavefield_serve::protocol::{
-    ErrorCode, FromClient, FromServer, RefusedCode, RendererState, Tagged, Welcome,
+    ErrorCode, FromClient, FromServer, RefusedCode, RendererState, SettingsChange, Tagged, Welcome,
 };
 use wavefield_serve::socket::{Connection, Received};
 
@@ -338,10 +338,17 @@ impl Client {
         Seen { extent: ash::vk::Extent2D { width, height }, pixels, frame }
     }
 
-    /// Lets the renderer draw so many times at least: once for each picture.
+    /// Lets the renderer draw so many times at least: once for each picture, because each has another size of
+    /// points.
     pub fn see_again(&mut self, draws: u64) {
         let until = self.state().frames_drawn + draws;
-        while self.state().frames_drawn < until {
+        for size in (0..).map(|round| Some(f64::from(3 + round % 2))) {
+            if self.state().frames_drawn >= until {
+                break;
+            }
+            let parameters = SettingsChange { size, ..SettingsChange::default() };
+            self.say(&FromClient::Set { parameters, camera: None });
+            assert!(matches!(self.answer().0, FromServer::Parameters { .. }));
             self.say(&FromClient::Snapshot { after: None });
             self.seen();
         }

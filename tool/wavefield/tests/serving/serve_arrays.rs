@@ -335,7 +335,7 @@ fn a_picture_is_answered_first_however_long_the_next_draw_takes() {
     renderer.end().assert_fine();
 }
 
-/// Without waiting for the draw that would be in its picture.
+/// Without waiting for the frame that would be in its picture.
 #[test]
 fn a_client_that_leaves_before_its_picture_is_noticed() {
     let renderer = Renderer::start(&["--pace=1"]);
@@ -349,7 +349,7 @@ fn a_client_that_leaves_before_its_picture_is_noticed() {
             break;
         }
         assert!(Instant::now() < until, "each client was kept until the next draw");
-        client.say(&FromClient::Snapshot { after: None });
+        client.say(&FromClient::Snapshot { after: Some(0) });
     }
     renderer.end().assert_fine();
 }
