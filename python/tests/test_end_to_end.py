@@ -89,7 +89,19 @@ def test_a_picture_that_is_there_is_not_drawn_again() -> None:
         assert field.status().frames_drawn == drawn + 1, "one for the new array"
 
 
-def test_the_pictures_of_arrays_come_in_order(tmp_path: Path) -> None:
+def test_the_benchmark_prints_its_table() -> None:
+    program = [sys.executable, "-m", "wavefield.bench"]
+    ran = subprocess.run(
+        [*program, "--library", "numpy", "--frames", "2", "--side", "16"], capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    for words in ("points 16x16", "image 16x16", "16 views", "behind: pictures(…)"):
+        assert words in ran.stdout
+    ran = subprocess.run([*program, "--frames", "0"], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (2, "")
+
+
+def test_the_pictures_of_arrays_come_in_order() -> None:
     def images() -> Iterator[np.ndarray]:
         for level in range(12):
             yield np.full((9, 16), 0.08 * level, np.float32)

@@ -21,6 +21,7 @@ from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer
 from test_end_to_end import EXAMPLES, WHY_NOT
 from wavefield import Camera, _dlpack, _picture, _places, _render
+from wavefield._streams import Stream
 
 KINDS: tuple[Any, ...] = ("color", "depth", "normal", "index")
 DTYPES = {"color": "uint8", "depth": "float32", "normal": "float32", "index": "int32"}
@@ -116,6 +117,19 @@ def test_pictures_come_to_the_cpu_while_the_program_goes_on(
     assert driver.calls.count("cuMemHostAlloc") == made, "the memory is used again"
     field.close()
     assert set(pictures[0].to_numpy().flat) == {of_frame(0)}, "also when the field is closed"
+
+
+def test_a_refused_capture_is_refused_again_in_the_same_call(field: wavefield.Field, driver: FakeDriver) -> None:
+    driver.streams[50] = []
+    driver.capturing[50] = driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE
+    context = field._context
+    assert context is not None
+    with context.current():
+        for streams in ((Stream(50),), (Stream(50),)):
+            with pytest.raises(wavefield.CudaError, match="is being captured"):
+                context.refuse_capture(*streams)
+        del driver.capturing[50]
+        context.refuse_capture(Stream(50))
 
 
 def test_a_picture_that_the_renderer_refuses_is_none_on_the_cpu_either(
@@ -425,8 +439,8 @@ def test_memory_without_an_event_is_not_used_again(
     drawn()
     driver.fail["cuCtxRecordEvent"] = driver.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
     del picture
-    del driver.fail["cuCtxRecordEvent"]
     field.picture()
+    del driver.fail["cuCtxRecordEvent"]
     assert sum(message["type"] == "allocate" for message in renderer.received) == 2
 
 

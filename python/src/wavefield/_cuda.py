@@ -164,10 +164,8 @@ class Context:
         if known is not None and known.issuperset([stream.handle for stream in streams]):
             return
         with self.current():
-            known = _here.uncaptured.setdefault(self.ordinal, set())
-            for stream in (*streams, *_streams.current_streams(self.ordinal).values()):
-                if stream.handle in known:
-                    continue
+            asked = {*streams, *_streams.current_streams(self.ordinal).values()}
+            for stream in asked:
                 result, status = self.driver.cuStreamIsCapturing(stream.handle)
                 # CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: a stream that is ordered with this default stream is captured.
                 if int(result) == 906 or (int(result) == 0 and int(status) != 0):
@@ -177,7 +175,7 @@ class Context:
                         "call show, picture or the next frame outside the capture, after each replay",
                         "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
                     )
-                known.add(stream.handle)
+            _here.uncaptured.setdefault(self.ordinal, set()).update(stream.handle for stream in asked)
 
     def keep_current(self) -> None:
         """Make it the thread's current context if there is none: the user's driver calls, such as memset, need one."""

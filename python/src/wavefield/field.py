@@ -26,6 +26,7 @@ from .errors import (
     ArrayMismatch,
     CopyWarning,
     FieldClosed,
+    PicturesInUse,
     ProtocolError,
     Refused,
     RendererGone,
@@ -575,7 +576,8 @@ class Field:
         if after is not None and not 0 <= after < self._next:
             raise ValueError(f"frame {after} was not handed over yet: {self._next} frames were, numbered from 0")
         if after is not None and not self.window:
-            return self._render(("color",), None, None, None, after)[0].to_numpy()
+            with contextlib.suppress(PicturesInUse):
+                return self._render(("color",), None, None, None, after)[0].to_numpy()
         # A window has a size of its own, which the user changes.
         if after is not None and isinstance(self._ring, CudaRing):
             self._ring.synchronize()

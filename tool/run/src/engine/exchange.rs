@@ -58,13 +58,15 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use ash::vk;
+    use gpu_allocator::MemoryLocation;
+    use vulkan_cuda::ownership::Owner;
 
     use super::*;
     use crate::engine::Moment;
     use crate::{Config, DeviceTable, FrameTimes, Headless, ProducerKind};
-    use wavefield_draw::Style;
+    use wavefield_draw::{Camera, ColorMap, PictureKind, Style, Wanted};
     use wavefield_gpu::report::Failures;
-    use wavefield_gpu::vulkan::{Buffer, Validation};
+    use wavefield_gpu::vulkan::{Buffer, BufferDesc, Validation};
     use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
     use wavefield_handoff::contents::wave::{self, Grid};
     use wavefield_handoff::producer::{Frame, Produced, Profile};
@@ -128,6 +130,38 @@ mod tests {
         let mut installed = ParkedProducer::new(given, drawing, camera);
         engine.exchange(&mut installed).unwrap();
         installed
+    }
+
+    /// Only others are drawn, on sheets that are made for them.
+    #[test]
+    fn the_picture_on_screen_is_copied() {
+        let mut run = run();
+        let array = DrawnArray::new(ArrayKind::Image, &[2, 3], Number::U8).unwrap();
+        let own = put(&mut run, array, &[0, 50, 100, 150, 200, 250]);
+        let seen = draw(&mut run, 2);
+        let bytes = seen.len() as u64;
+        let take = |run: &mut Headless, camera| {
+            let engine = run.engine();
+            let (usage, location) = (vk::BufferUsageFlags::TRANSFER_DST, MemoryLocation::GpuToCpu);
+            let desc = BufferDesc { label: "picture", size: bytes, usage, location };
+            let into = Buffer::new(engine.device(), &desc).unwrap();
+            let views = [FieldView { camera, ..engine.drawer.view }];
+            let wanted = Wanted { views: &views, size: SIZE, places: &[(PictureKind::Color, 0)] };
+            let slot = (engine.work.producer.profile().slots[0], Owner::Queue);
+            // SAFETY: the slot holds the array, and the buffer has room for the picture; both live until then.
+            unsafe { engine.render_views(&wanted, slot, (into.raw(), Owner::Queue), None) }.unwrap();
+            engine.work.drain().unwrap();
+            let sheets = &engine.work.side_views.as_ref().unwrap().views;
+            (into.bytes().unwrap() == seen, !sheets.needs(engine.device(), &wanted))
+        };
+        let now = run.engine().drawer.view.camera;
+        assert_eq!(take(&mut run, now), (true, false));
+        assert_eq!(take(&mut run, Camera { distance: 2.0 * now.distance, ..now }), (false, true));
+        run.engine().set_color_map(ColorMap::Magma).unwrap();
+        assert!(run.engine().drawer.on_screen().is_none());
+        assert_eq!(take(&mut run, now), (false, true), "it has other colours now");
+        drop(own);
+        end(run);
     }
 
     fn end(mut run: Headless) {
