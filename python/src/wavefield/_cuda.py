@@ -13,8 +13,8 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -31,8 +31,8 @@ class _Here(threading.local):
     """What this thread knows inside `with context.current()`."""
 
     def __init__(self) -> None:
-        # The contexts that blocks have made current, the innermost last, and the modes to restore at their ends.
-        self.blocks: list[tuple[Context, Any]] = []
+        # The contexts that blocks have made current, the innermost last.
+        self.blocks: list[Context] = []
         # The handles of each device's streams on which no graph is captured: the libraries' current ones, and others.
         self.uncaptured: dict[int, set[int]] = {}
 
@@ -153,7 +153,28 @@ class Context:
         whether a graph is captured on a stream, are asked for once. So no code of the user may run in it.
         """
         blocks = _here.blocks
-        return _NOTHING if blocks and blocks[-1][0] is self else _Current(self)
+        return _NOTHING if blocks and blocks[-1] is self else self._made_current()
+
+    @contextmanager
+    def _made_current(self) -> Iterator[None]:
+        depth = len(_here.blocks)
+        self.call("cuCtxPushCurrent", self.raw)
+        try:
+            relaxed = self.driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+            mode = self.call("cuThreadExchangeStreamCaptureMode", relaxed)
+            try:
+                if depth == 0:
+                    _streams.asked.found = {}
+                _here.blocks.append(self)
+                yield
+            finally:
+                del _here.blocks[depth:]
+                if depth == 0:
+                    _streams.asked.found = None
+                    _here.uncaptured.clear()
+                self.call("cuThreadExchangeStreamCaptureMode", mode)
+        finally:
+            self.call("cuCtxPopCurrent")
 
     def refuse_capture(self, *streams: _streams.Stream) -> None:
         """Raise if a graph is being captured on one of the streams, or on a library's current stream.
@@ -258,36 +279,6 @@ class Context:
 
 
 _NOTHING = nullcontext()
-
-
-class _Current:
-    """See `Context.current`."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    def __enter__(self) -> None:
-        blocks, context = _here.blocks, self._context
-        context.call("cuCtxPushCurrent", context.raw)
-        try:
-            relaxed = context.driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-            mode = context.call("cuThreadExchangeStreamCaptureMode", relaxed)
-        except BaseException:
-            context.call("cuCtxPopCurrent")
-            raise
-        if not blocks:
-            _streams.asked.found = {}
-        blocks.append((context, mode))
-
-    def __exit__(self, *_error: object) -> None:
-        context, mode = _here.blocks.pop()
-        if not _here.blocks:
-            _streams.asked.found = None
-            _here.uncaptured.clear()
-        try:
-            context.call("cuThreadExchangeStreamCaptureMode", mode)
-        finally:
-            context.call("cuCtxPopCurrent")
 
 
 def _call(module: Any, function: str, *arguments: Any) -> Any:
@@ -480,23 +471,22 @@ class Timeline:
 
     def wait(self, stream: int, value: int) -> None:
         """Make what is enqueued on `stream` from now on wait for the value. The context must be current."""
-        params = self._params("wait", self.context.driver.CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, value)
-        self.context.call("cuWaitExternalSemaphoresAsync", [self.raw], params, 1, stream)
+        self._enqueue("Wait", value, stream)
 
     def signal(self, stream: int, value: int) -> None:
         """Set the value once everything enqueued on `stream` so far is done. The context must be current."""
-        params = self._params("signal", self.context.driver.CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, value)
         self.context.guard(stream)
-        self.context.call("cuSignalExternalSemaphoresAsync", [self.raw], params, 1, stream)
+        self._enqueue("Signal", value, stream)
 
-    def _params(self, name: str, make: Callable[[], Any], value: int) -> list[Any]:
-        """Return the parameters of a wait or a signal: the driver has read them when its call returns."""
+    def _enqueue(self, what: str, value: int, stream: int) -> None:
+        # The parameters are used again. A finalizer may run inside any line here, so nobody else has them meanwhile.
         kept = self.context.threads.__dict__
-        if name not in kept:
-            kept[name] = [make()]
-        kept[name][0].params.fence.value = value
-        found: list[Any] = kept[name]
-        return found
+        params = kept.pop(what, None) or [
+            getattr(self.context.driver, f"CUDA_EXTERNAL_SEMAPHORE_{what.upper()}_PARAMS")()
+        ]
+        params[0].params.fence.value = value
+        self.context.call(f"cu{what}ExternalSemaphoresAsync", [self.raw], params, 1, stream)
+        kept[what] = params
 
     def close(self) -> None:
         """Release it. Nothing on the GPU may wait for it."""

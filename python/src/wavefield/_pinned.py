@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 MOST_LENT = 4
 """So many arrays of page-locked memory are given out at most. It is scarce, so what comes after is copied."""
 
+MOST_FREE = 4
+"""So much memory of one size is kept for later pictures."""
+
 MOST_SIZES = 4
 """How many sizes of pictures keep their memory."""
 
@@ -36,7 +39,12 @@ class _Lent:
     """What an array of page-locked memory holds. When it is gone, the memory is used again."""
 
     def __init__(self, memory: Pinned, free: list[Pinned]) -> None:
-        _cuda._finally(self, free.append, memory)
+        _cuda._finally(self, _give_back, memory, free)
+
+
+def _give_back(memory: Pinned, free: list[Pinned]) -> None:
+    if len(free) < MOST_FREE:
+        free.append(memory)
 
 
 class Copies:
@@ -49,7 +57,10 @@ class Copies:
         self._pools: dict[int, tuple[list[Pinned], list[None]]] = {}
 
     def start(self, pointer: int, size: int, drawn: int) -> Pinned:
-        """Copy what lies at a device address once the timeline `drawn` has this value."""
+        """Copy what lies at a device address once the timeline `drawn` has this value.
+
+        Raises `CudaError` if there is no page-locked memory left.
+        """
         context = self._ring.context
         with context.current():
             if self._stream is None:
@@ -67,7 +78,8 @@ class Copies:
         """Wait for a copy, and return it."""
         import numpy as np
 
-        self._ring.wait_for(memory.end)
+        connection = self._ring.connection
+        _cuda.wait(lambda: memory.end.done, lambda: None if connection.closed else connection.pump())
         free, lent = self._pools.setdefault(size, ([], []))
         owner = _Lent(memory, free)
         array: NDArray[Any] = np.asarray(Strided(owner, memory.address, shape, typestr))

@@ -24,7 +24,7 @@ from ._pinned import Copies
 from ._places import Places
 from ._rings import CudaRing
 from ._status import Camera
-from .errors import FieldClosed, ProtocolError, Refused, WavefieldError, brief
+from .errors import CudaError, FieldClosed, ProtocolError, Refused, WavefieldError, brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -157,19 +157,24 @@ class Picture(Array):
     def prefetch(self) -> None:
         """Start to copy it to the CPU's memory, for `to_numpy`. Waits for nothing; does nothing in host memory."""
         if self._copies is not None and self._stream is not None and self._copy is None:
-            self._copy = self._copies.start(self.pointer, self.nbytes, self._answer.drawn)
+            with contextlib.suppress(CudaError):  # no page-locked memory is left: `to_numpy` needs none
+                self._copy = self._copies.start(self.pointer, self.nbytes, self._answer.drawn)
 
     def to_numpy(self) -> NDArray[Any]:
         """Return a copy in the CPU's memory. Waits until it is drawn and copied."""
         import numpy as np
 
         self.prefetch()
+        if isinstance(self._ring, CudaRing) and self._stream is not None:
+            self._ring.wait_written(self._answer.after)
         self._wait(self._answer)
         self._check()
         if self._copies is None:
             return np.array(self.as_numpy())
-        if self._copy is None:  # the field is closed
+        if self._copy is None:
             array = np.empty(self.shape, self.dtype)
+            if self._stream is not None and isinstance(self._ring, CudaRing):  # the field is open
+                self._ring.catch_up(self.stream)
             context = self._device().context
             with context.current():
                 context.call("cuMemcpyDtoH", array.ctypes.data, self.pointer, self.nbytes)

@@ -203,7 +203,7 @@ class CudaRing(Ring):
         self._last: int | None = None
         # The stream that was used last, and the end of what was enqueued on it.
         self._used: Stream | None = None
-        self._end = _cuda.Event(context)
+        self._begun = self._end = _cuda.Event(context)
         # The largest value of `free` that a stream was told to wait for.
         self._waited = 0
         # The largest value that `is_free` has asked for, and the point at which it is reached.
@@ -250,6 +250,7 @@ class CudaRing(Ring):
                 self._end.hold(stream.handle)
             if value > 0:
                 self._wait_until(value, stream)
+                self._use(stream, self._begun)
 
     def is_free(self, index: int, shown: bool) -> bool:  # noqa: ARG002
         """Ask a stream that does nothing else. What follows an array that was `shown` waits on the GPU."""
@@ -341,10 +342,11 @@ class CudaRing(Ring):
         end.record(stream.handle)
         self._used, self._end = stream, end
 
-    def synchronize(self) -> None:
-        """Wait until the last frame that was handed over is written. Notices a renderer that ends."""
-        if self._last is not None:
-            self.wait_for(self._events[_ring.slot(self._last, self.size)])
+    def wait_written(self, index: int) -> None:
+        """Wait until a frame that was handed over is written. Notices a renderer that ends, and a failed kernel."""
+        # The events of older frames are used again, and these frames are written.
+        if self._last is not None and index > self._last - self.size:
+            self.wait_for(self._events[_ring.slot(index, self.size)])
 
     def close(self, shown: bool) -> None:
         """Let the GPU finish, send `bye`, and release the handles.

@@ -67,7 +67,8 @@ class Source:
             self.__dict__.update(known.of_source)
             if self.context is not None:
                 self.context.refuse_capture()
-            self.array = self.held = array.detach() if getattr(array, "requires_grad", False) else array
+            # Another tensor of the same memory, which this one may leave.
+            self.array = self.held = array.detach() if hasattr(array, "detach") else array
             self._ready = _streams.stream_that_writes(array, self.ordinal or 0)
             return
         whole = array

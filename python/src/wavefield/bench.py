@@ -26,8 +26,8 @@ SIZE, WARM = (1280, 720), 30
 COLUMNS = {
     "array": "the array is computed, and nothing is drawn",
     "drawn": "show(x) of each frame, and no picture is asked for",
-    "GPU": "and picture(), which stays on the GPU and on whose stream the next array is computed",
-    "CPU": "and snapshot() in its place: the picture comes to the CPU, and then the next array is computed",
+    "GPU": "show(x) and picture(), which stays on the GPU; the next array is computed after it",
+    "CPU": "show(x) and snapshot(): the picture comes to the CPU, and then the next array is computed",
     "behind": "pictures(…): each picture comes to the CPU while the next two arrays are computed",
 }
 

@@ -576,11 +576,11 @@ class Field:
         if after is not None and not 0 <= after < self._next:
             raise ValueError(f"frame {after} was not handed over yet: {self._next} frames were, numbered from 0")
         if after is not None and not self.window:
-            with contextlib.suppress(PicturesInUse):
+            with contextlib.suppress(PicturesInUse, Refused):  # without room for it, it is drawn again
                 return self._render(("color",), None, None, None, after)[0].to_numpy()
         # A window has a size of its own, which the user changes.
         if after is not None and isinstance(self._ring, CudaRing):
-            self._ring.synchronize()
+            self._ring.wait_written(self._next - 1)
         return self._screenshot(after)
 
     def _screenshot(self, after: int | None) -> NDArray[np.uint8]:

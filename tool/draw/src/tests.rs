@@ -120,7 +120,7 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        assert_eq!(self.log.warnings(), 0, "validation warnings");
+        assert_eq!((self.log.errors(), self.log.warnings()), (0, 0), "of validation");
     }
 }
 

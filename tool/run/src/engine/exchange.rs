@@ -140,13 +140,13 @@ mod tests {
         let own = put(&mut run, array, &[0, 50, 100, 150, 200, 250]);
         let seen = draw(&mut run, 2);
         let bytes = seen.len() as u64;
-        let take = |run: &mut Headless, camera| {
+        let take_kind = |run: &mut Headless, camera, kind| {
             let engine = run.engine();
             let (usage, location) = (vk::BufferUsageFlags::TRANSFER_DST, MemoryLocation::GpuToCpu);
             let desc = BufferDesc { label: "picture", size: bytes, usage, location };
             let into = Buffer::new(engine.device(), &desc).unwrap();
             let views = [FieldView { camera, ..engine.drawer.view }];
-            let wanted = Wanted { views: &views, size: SIZE, places: &[(PictureKind::Color, 0)] };
+            let wanted = Wanted { views: &views, size: SIZE, places: &[(kind, 0)] };
             let slot = (engine.work.producer.profile().slots[0], Owner::Queue);
             // SAFETY: the slot holds the array, and the buffer has room for the picture; both live until then.
             unsafe { engine.render_views(&wanted, slot, (into.raw(), Owner::Queue), None) }.unwrap();
@@ -154,8 +154,10 @@ mod tests {
             let sheets = &engine.work.side_views.as_ref().unwrap().views;
             (into.bytes().unwrap() == seen, !sheets.needs(engine.device(), &wanted))
         };
+        let take = |run: &mut Headless, camera| take_kind(run, camera, PictureKind::Color);
         let now = run.engine().drawer.view.camera;
         assert_eq!(take(&mut run, now), (true, false));
+        assert_eq!(take_kind(&mut run, now, PictureKind::Depth), (false, true));
         assert_eq!(take(&mut run, Camera { distance: 2.0 * now.distance, ..now }), (false, true));
         run.engine().set_color_map(ColorMap::Magma).unwrap();
         assert!(run.engine().drawer.on_screen().is_none());
@@ -167,7 +169,7 @@ mod tests {
     fn end(mut run: Headless) {
         let log = run.engine().device().instance().validation_log().clone();
         drop(run);
-        assert_eq!(log.warnings(), 0, "validation warnings");
+        assert_eq!((log.errors(), log.warnings()), (0, 0), "of validation");
     }
 
     /// An image whose bytes carry the stamp of frame 0, which is 1.

@@ -76,7 +76,7 @@ impl Engine {
         barrier(into.1.acquire(into.0, family, COPY));
         // SAFETY: the pacer says that the flight is free; the rest is the caller's promise.
         unsafe { views.record(&device, flight.draw, (flight.index, source.0), wanted, into.0) }?;
-        if let Some(Picture { image, final_layout, extent, .. }) = on_screen {
+        if let Some(Picture { image, final_layout, extent, .. }) = on_screen.filter(|_| !copied.is_empty()) {
             let copies: Vec<_> =
                 copied.iter().map(|&(_, offset)| copy_of_level(0, *extent, offset)).collect();
             // SAFETY: recording; the picture stays (`AfterDraw::stays`), its draw made it readable for copies,

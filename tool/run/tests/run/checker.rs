@@ -231,7 +231,7 @@ impl Drop for Bench {
     fn drop(&mut self) {
         self.queue.wait_idle().unwrap();
         let log = self.queue.device().instance().validation_log().clone();
-        assert_eq!(log.warnings(), 0, "validation warnings");
+        assert_eq!((log.errors(), log.warnings()), (0, 0), "of validation");
         log.verdict().unwrap();
     }
 }

@@ -48,7 +48,7 @@ fn worst_error(config: &Config) -> Result<f64, Error> {
     }
     drop((run, choice));
     log.verdict()?;
-    assert_eq!(log.warnings(), 0, "validation warnings");
+    assert_eq!((log.errors(), log.warnings()), (0, 0), "of validation");
     Ok(worst)
 }
 
@@ -207,7 +207,7 @@ fn the_draw_alone_has_a_whole_ring_to_draw() {
         let log = choice.adapter.instance().validation_log().clone();
         drop((run, choice));
         log.verdict().unwrap();
-        assert_eq!(log.warnings(), 0, "validation warnings");
+        assert_eq!((log.errors(), log.warnings()), (0, 0), "of validation");
     }
 }
 

@@ -21,7 +21,7 @@ fn instance() -> (Instance, Arc<ValidationLog>) {
 /// Asserts that the validation layer has reported nothing.
 fn assert_silent(log: &ValidationLog) {
     log.verdict().unwrap();
-    assert_eq!(log.warnings(), 0, "validation warnings");
+    assert_eq!((log.errors(), log.warnings()), (0, 0), "of validation");
 }
 
 /// The device that shares with CUDA. Returns `None` and reports a skip if there is none.
