@@ -143,7 +143,7 @@ fn finish(mut run: Headless, choice: &Choice, drawn: u64) {
     drop(run);
     let log = choice.adapter.instance().validation_log();
     log.verdict().unwrap();
-    assert_eq!(log.warnings(), 0);
+    assert_eq!((log.errors(), log.warnings()), (0, 0));
 }
 
 /// Every producer runs the wave. Not every producer runs the other kernels.
