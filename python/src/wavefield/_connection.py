@@ -309,7 +309,7 @@ class Connection:
         """Raise `RendererGone`, with the reason, if the connection has ended."""
         if self._gone is not None:
             raise RendererGone(self._gone)
-        if self._socket.fileno() < 0:
+        if self.closed:
             raise RendererGone("the connection is closed")
 
     def _send_farewells(self) -> None:

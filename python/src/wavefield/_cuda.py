@@ -38,6 +38,10 @@ class _Here(threading.local):
 
 
 _here = _Here()
+_NOTHING = nullcontext()
+
+AWAKE_SECONDS = 200e-6
+"""How long a wait looks again and again before it sleeps, which takes 60 µs at least."""
 
 
 def driver() -> Any:
@@ -122,10 +126,7 @@ class Context:
 
     def call(self, function: str, *arguments: Any) -> Any:
         """Call the driver, and return what it returns: None, a value, or a tuple of values. Raises `CudaError`."""
-        answer = getattr(self.driver, function)(*arguments)
-        if answer[0] == 0 and len(answer) < 3:  # as nearly always, so this comes first
-            return answer[1] if len(answer) == 2 else None
-        return _checked(self.driver, function, answer)
+        return _call(self.driver, function, *arguments)
 
     def passed(self, function: str, raw: Any) -> bool:
         """Return whether the GPU has passed an event, or done all of a stream. The context must be current."""
@@ -278,15 +279,8 @@ class Context:
             )
 
 
-_NOTHING = nullcontext()
-
-
 def _call(module: Any, function: str, *arguments: Any) -> Any:
-    return _checked(module, function, getattr(module, function)(*arguments))
-
-
-def _checked(module: Any, function: str, answer: tuple[Any, ...]) -> Any:
-    result, *values = answer
+    result, *values = getattr(module, function)(*arguments)
     if result != 0:
         _, name = module.cuGetErrorName(result)
         hint = ""
@@ -388,11 +382,8 @@ class Event:
             return self.context.passed("cuEventQuery", self.raw)
 
 
-def wait(done: Callable[[], bool], meanwhile: Callable[[], object], awake: float = 200e-6) -> None:
-    """Wait until `done`. Unlike cuEventSynchronize, hears Ctrl-C, and what `meanwhile` raises.
-
-    A sleep takes 60 µs at least, so this stays `awake` for some seconds first.
-    """
+def wait(done: Callable[[], bool], meanwhile: Callable[[], object], awake: float = AWAKE_SECONDS) -> None:
+    """Wait until `done`. Unlike cuEventSynchronize, hears Ctrl-C, and what `meanwhile` raises."""
     start, pause = time.monotonic(), 20e-6
     while not done():
         if time.monotonic() - start > awake:

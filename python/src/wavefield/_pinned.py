@@ -78,8 +78,7 @@ class Copies:
         """Wait for a copy, and return it."""
         import numpy as np
 
-        connection = self._ring.connection
-        _cuda.wait(lambda: memory.end.done, lambda: None if connection.closed else connection.pump())
+        self._ring.wait_for(memory.end)
         free, lent = self._pools.setdefault(size, ([], []))
         owner = _Lent(memory, free)
         array: NDArray[Any] = np.asarray(Strided(owner, memory.address, shape, typestr))

@@ -54,7 +54,7 @@ class Pool:
     bytes: int
     all: weakref.WeakSet[Place] = field(default_factory=weakref.WeakSet)
     ended: list[Place] = field(default_factory=list)
-    """Those whose lease has ended, and which the GPU may still use. Finalizers append to it."""
+    """Places whose lease has ended. The GPU may still use them. Finalizers append to this list."""
     free: list[Place] = field(default_factory=list)
     """Those without a lease, in the order in which their leases ended."""
 

@@ -238,7 +238,7 @@ class CudaRing(Ring):
         slot = _ring.slot(index, self.size)
         if index >= self.size:
             # Other frames are enqueued, so the GPU does not wait for the CPU.
-            _cuda.wait(lambda: self._events[slot].done, self.connection.pump, awake=0.0)
+            self.wait_for(self._events[slot], awake=0.0)
             self._held[slot].clear()
         while self._until and self._until[0][0].done:
             self._spare.append(self._until.pop(0)[0])
@@ -424,6 +424,6 @@ class CudaRing(Ring):
             time.sleep(0.001)
         return True
 
-    def wait_for(self, event: _cuda.Event) -> None:
-        """Wait until the GPU has passed the event. Notices a renderer that ends."""
-        _cuda.wait(lambda: event.done, self.connection.pump)
+    def wait_for(self, event: _cuda.Event, awake: float = _cuda.AWAKE_SECONDS) -> None:
+        """Wait until the GPU has passed the event. Notices a renderer that ends, unless the field is closed."""
+        _cuda.wait(lambda: event.done, lambda: None if self.connection.closed else self.connection.pump(), awake)

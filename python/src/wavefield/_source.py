@@ -27,18 +27,19 @@ class _Known:
     def __init__(self, array: Any, source: Source) -> None:
         key = id(array)
         self._array = weakref.ref(array, lambda _gone: _known.pop(key, None))
-        self._said = _signature(array)
-        self.of_source = {
-            name: value
-            for name, value in vars(source).items()
-            if name not in ("array", "_whole", "held", "_ready", "writers")
-        }
+        self._said = _said_by(array)
+        self.of_source = {name: getattr(source, name) for name in _SAID}
 
     def holds(self, array: Any) -> bool:
-        return self._array() is array and _signature(array) == self._said
+        return self._array() is array and _said_by(array) == self._said
 
 
-def _signature(array: Any) -> tuple[Any, ...]:
+# What a `Source` has from its array alone.
+_SAID = ("ordinal", "_interface", "on_device", "context", "before_mask", "pointer", "shape", "strides", "dtype")
+
+
+def _said_by(array: Any) -> tuple[Any, ...]:
+    """Return address, shape, strides and type of an array of PyTorch, which counts strides in elements, or CuPy."""
     if hasattr(array, "data_ptr"):  # PyTorch
         return array.data_ptr(), array.shape, array.stride(), array.dtype
     return array.data.ptr, array.shape, array.strides, array.dtype
@@ -119,11 +120,10 @@ class Source:
             self._read_interface(self._interface)
         elif self.ordinal is not None and (ready := _streams.stream_that_writes(array, self.ordinal)) is not None:
             # PyTorch and CuPy say all that DLPack would, in a fifth of the time.
-            torch = hasattr(array, "data_ptr")
-            strides = tuple(step * array.element_size() for step in array.stride()) if torch else array.strides
-            self._lies(
-                array.data_ptr() if torch else array.data.ptr, tuple(array.shape), strides, dtype_name(array.dtype)
-            )
+            pointer, shape, strides, dtype = _said_by(array)
+            if hasattr(array, "element_size"):
+                strides = tuple(step * array.element_size() for step in strides)
+            self._lies(pointer, tuple(shape), strides, dtype_name(dtype))
             self._ready = ready
             self._remember()
         else:
@@ -138,7 +138,7 @@ class Source:
 
     def _remember(self) -> None:
         # One that is stored with the other sign was copied.
-        if _signature(self._whole)[0] == self.pointer:
+        if _said_by(self._whole)[0] == self.pointer:
             _known[id(self._whole)] = _Known(self._whole, self)
 
     def _read_dlpack(self, array: Any, stream: Stream | None) -> object:

@@ -110,8 +110,7 @@ def current_streams(device: int) -> dict[str, Stream]:
         found["CuPy"] = stream_of(cupy.cuda.get_current_stream(device))
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
-        current = torch.cuda.current_stream(device)
-        found["PyTorch"] = Stream(current.cuda_stream, current)
+        found["PyTorch"] = stream_of(torch.cuda.current_stream(device))
     if asked.found is not None:
         asked.found[device] = found
     return found
@@ -120,8 +119,8 @@ def current_streams(device: int) -> dict[str, Stream]:
 def current_stream(device: int) -> Stream | None:
     """Return the current stream of CuPy and PyTorch in this thread, or None if neither is loaded."""
     found = current_streams(device)
-    streams = list(found.values())
-    if any(stream != streams[0] for stream in streams):
+    streams = list(dict.fromkeys(found.values()))
+    if len(streams) > 1:
         raise WavefieldError(
             f"the current streams of {' and '.join(found)} differ: choose the one that writes the frames, with "
             "field.stream = … or connect(stream=…)"

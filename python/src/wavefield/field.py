@@ -357,7 +357,7 @@ class Field:
         # one. Until then, what the user enqueues must wait, because it may write that array.
         if waits:
             self._ring.wait_until_free(frame.index - 1, frame._stream)
-            for array in self._arrays if self._arrays else ():
+            for array in self._arrays:
                 array._move_to(frame._stream)
             self._shown_before = shown is not None
 
