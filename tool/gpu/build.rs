@@ -47,8 +47,13 @@ fn compile(path: &Path) -> Vec<(String, Vec<u8>)> {
     let module = naga::front::wgsl::parse_str(&source).unwrap_or_else(|error| {
         panic!("{}", error.emit_to_string_with_path(&source, &name));
     });
-    // naga calls push constants immediates. Every Vulkan device supports half floats packed in integers.
-    let capabilities = Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    // naga calls push constants immediates. Every Vulkan device supports half floats packed in integers. Only the shaders
+    // `…_raster` use 64-bit integers, which `AdapterInfo::atomics64` is for.
+    let capabilities = Capabilities::IMMEDIATES
+        | Capabilities::SHADER_FLOAT16_IN_FLOAT32
+        | Capabilities::SHADER_INT64
+        | Capabilities::SHADER_INT64_ATOMIC_MIN_MAX
+        | Capabilities::SHADER_INT64_ATOMIC_ALL_OPS;
     let info =
         Validator::new(ValidationFlags::all(), capabilities).validate(&module).unwrap_or_else(|error| {
             panic!("{}", error.emit_to_string_with_path(&source, &name));
@@ -57,6 +62,11 @@ fn compile(path: &Path) -> Vec<(String, Vec<u8>)> {
         lang_version: (1, 3),
         // Do not set ADJUST_COORDINATE_SPACE, which flips Y: the camera's projection is already Vulkan's.
         flags: spv::WriterFlags::empty(),
+        // Others than these rely on zeros in workgroups' memory.
+        zero_initialize_workgroup_memory: match name.contains("_raster") {
+            true => spv::ZeroInitializeWorkgroupMemoryMode::None,
+            false => spv::ZeroInitializeWorkgroupMemoryMode::Polyfill,
+        },
         ..Default::default()
     };
     let module_of = |entry: &naga::EntryPoint| {

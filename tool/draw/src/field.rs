@@ -7,6 +7,7 @@ use ash::vk;
 use super::inputs::Inputs;
 use super::pass::PassAttachments;
 use super::pipeline::{Pipeline, Pipelines};
+use super::raster::{Canvas, Passes, Raster};
 use super::{ColorMap, FieldView, Picture, Samples, Style, mesh};
 use wavefield_gpu::vulkan::{Buffer, Queue};
 use wavefield_gpu::{Error, Result};
@@ -33,6 +34,7 @@ pub struct FieldRendererDesc {
     pub style: Style,
     pub color_map: ColorMap,
     pub samples: Samples,
+    pub raster: Raster,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +51,14 @@ impl Output {
             Self::Color(format) => std::slice::from_ref(format),
             // Every device can render to these formats ("Required Format Support").
             Self::Facts => &[vk::Format::R32_SFLOAT, vk::Format::R32G32B32A32_SFLOAT, vk::Format::R32_SINT],
+        }
+    }
+
+    /// Returns the bytes of a pixel in each picture.
+    pub(super) fn bytes(&self) -> &[u64] {
+        match self {
+            Self::Color(_) => &[4],
+            Self::Facts => &[4, 16, 4],
         }
     }
 
@@ -71,6 +81,8 @@ pub struct Drawing {
     array: DrawnArray,
     style: Style,
     pipeline: Rc<Pipeline>,
+    /// `None` where the graphics pipeline must draw.
+    passes: Option<Rc<Passes>>,
 }
 
 impl Drawing {
@@ -86,6 +98,11 @@ pub struct FieldRenderer {
     inputs: Inputs,
     indices: Buffer,
     attachments: Option<PassAttachments>,
+    /// `None` if compute shaders never draw.
+    canvas: Option<Canvas>,
+    raster: Raster,
+    /// Whether compute shaders draw now, where they can.
+    by_compute: bool,
     pipelines: Pipelines,
     color_map: ColorMap,
 }
@@ -107,11 +124,27 @@ impl FieldRenderer {
         let bytes = bytemuck::cast_slice(&tile);
         let indices = Buffer::filled(&device, "indices", bytes, vk::BufferUsageFlags::INDEX_BUFFER)?;
         let &FieldRendererDesc { scene, array, style, output, color_map, samples, .. } = desc;
+        let is_software = device.info().kind == vk::PhysicalDeviceType::CPU;
+        let raster = if is_software && desc.raster == Raster::Auto { Raster::Graphics } else { desc.raster };
+        let by_compute = raster == Raster::Compute;
         let pipelines = Pipelines { device, layout: inputs.bindings.layout(), output, samples, scene };
-        let drawing = Drawing { array, style, pipeline: Rc::new(pipelines.of(array.kind(), style)?) };
+        let pipeline = Rc::new(pipelines.of(array.kind(), style)?);
+        let drawing = Drawing { array, style, pipeline, passes: pipelines.passes(&array, style, raster)? };
         let has_background = output != Output::Facts;
         let background_pipeline = has_background.then(|| pipelines.background()).transpose()?;
-        Ok(Self { drawing, background_pipeline, inputs, indices, attachments: None, pipelines, color_map })
+        let (attachments, canvas) = (None, None);
+        Ok(Self {
+            drawing,
+            background_pipeline,
+            inputs,
+            indices,
+            attachments,
+            canvas,
+            raster,
+            by_compute,
+            pipelines,
+            color_map,
+        })
     }
 
     pub fn drawing(&self) -> &Drawing {
@@ -124,11 +157,13 @@ impl FieldRenderer {
 
     fn made(&self, array: DrawnArray, style: Style) -> Result<Drawing> {
         let now = &self.drawing;
+        let passes = self.pipelines.passes(&array, style, self.raster)?;
         // Arrays that differ only in size share the pipeline.
-        if (array.kind(), style) == (now.array.kind(), now.style) {
-            return Ok(Drawing { array, style, pipeline: now.pipeline.clone() });
-        }
-        Ok(Drawing { array, style, pipeline: Rc::new(self.pipelines.of(array.kind(), style)?) })
+        let pipeline = match (array.kind(), style) == (now.array.kind(), now.style) {
+            true => now.pipeline.clone(),
+            false => Rc::new(self.pipelines.of(array.kind(), style)?),
+        };
+        Ok(Drawing { array, style, pipeline, passes })
     }
 
     /// Updates an older drawing to the current style, for [`FieldRenderer::exchange`].
@@ -163,13 +198,14 @@ impl FieldRenderer {
         queue: &mut Queue,
         output: Output,
         (flights, views): (usize, usize),
+        raster: Raster,
     ) -> Result<Self> {
         let (Drawing { array, style, .. }, color_map) = (self.drawing.clone(), self.color_map);
         let Pipelines { scene, samples, .. } = self.pipelines;
         let samples = if output == Output::Facts { Samples::One } else { samples };
         Self::new(
             queue,
-            &FieldRendererDesc { output, flights, views, scene, array, style, color_map, samples },
+            &FieldRendererDesc { output, flights, views, scene, array, style, color_map, samples, raster },
         )
     }
 
@@ -178,12 +214,38 @@ impl FieldRenderer {
         self.attachments.as_ref().map(PassAttachments::extent)
     }
 
-    /// Creates attachments of this size. No frame may be in flight.
-    pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
+    /// Returns whether both the graphics pipeline and compute shaders can draw, and neither was asked for.
+    pub fn may_choose(&self) -> bool {
+        self.raster == Raster::Auto && self.passes().is_some()
+    }
+
+    /// Returns whether compute shaders draw now.
+    pub fn by_compute(&self) -> bool {
+        self.by_compute && self.passes().is_some()
+    }
+
+    /// Chooses what draws from the next recording on, if this [may](Self::may_choose) be chosen.
+    pub fn set_by_compute(&mut self, by_compute: bool) {
+        self.by_compute = by_compute;
+    }
+
+    fn passes(&self) -> Option<(&Passes, &Canvas)> {
+        Some((self.drawing.passes.as_deref()?, self.canvas.as_ref()?))
+    }
+
+    /// Creates attachments of this size. No frame may be in flight. Waits for the queue.
+    pub fn resize(&mut self, queue: &mut Queue, extent: vk::Extent2D) -> Result<()> {
         // Drop the old ones first, so that both are never held at once.
-        self.attachments = None;
-        let Pipelines { device, output, samples, .. } = &self.pipelines;
-        self.attachments = Some(PassAttachments::new(device, extent, output.formats()[0], *samples)?);
+        (self.attachments, self.canvas) = (None, None);
+        let &Pipelines { ref device, output, samples, .. } = &self.pipelines;
+        if self.raster != Raster::Graphics {
+            self.canvas = Canvas::new(queue, extent, (output, samples))?;
+        }
+        if let Some(canvas) = &self.canvas {
+            // SAFETY: no frame is in flight (the caller's promise), so nothing uses the set.
+            unsafe { self.inputs.set_canvas(canvas.buffers()) };
+        }
+        self.attachments = Some(PassAttachments::new(device, extent, output.formats()[0], samples)?);
         Ok(())
     }
 
@@ -226,7 +288,23 @@ impl FieldRenderer {
         // SAFETY: the caller's promise, for one picture and one view.
         unsafe {
             self.point_at(flight, source)?;
-            self.record_tiles(commands, flight, (&[*picture], 0, &tile), slices)
+            self.record_tiles(commands, flight, (std::slice::from_ref(picture), 0, &tile), slices)
+        }
+    }
+
+    /// Returns the buffer where pictures that stay are after a frame, and their bytes, if compute shaders draw.
+    pub fn pixels(&self) -> Option<(vk::Buffer, u64)> {
+        self.passes().filter(|_| self.by_compute).map(|(_, canvas)| canvas.pixels())
+    }
+
+    /// Records a copy of the last picture, which stays, to its image.
+    ///
+    /// # Safety
+    /// `commands` must be recording. The picture must live until they are done, and be what was drawn last.
+    pub unsafe fn record_copy(&self, commands: vk::CommandBuffer, picture: &Picture) {
+        if let Some((_, canvas)) = self.passes().filter(|_| self.by_compute) {
+            // SAFETY: the caller's promise; the picture is of the renderer's output.
+            unsafe { canvas.record_copies(commands, std::slice::from_ref(picture), self.pipelines.output) };
         }
     }
 
@@ -260,7 +338,15 @@ impl FieldRenderer {
         let Some(attachments) = self.attachments.as_ref().filter(fits) else {
             return Err(Error::Unsupported("the renderer was not resized to the picture".into()));
         };
-        let Drawing { array, style, pipeline } = &self.drawing;
+        let Drawing { array, style, pipeline, .. } = &self.drawing;
+        let takes_copies = pictures.iter().all(|picture| picture.takes_copies);
+        if let Some((passes, canvas)) = self.passes().filter(|_| self.by_compute && takes_copies) {
+            // SAFETY: the caller's promise; the tiles lie inside the pictures.
+            unsafe {
+                canvas.record(commands, flight, (passes, &self.inputs), (pictures, first, tiles), slices)
+            };
+            return Ok(());
+        }
         let (vertices, pieces) = pieces(self.pipelines.scene, array, *style);
         let count = slices.as_ref().map_or(1, |slices| slices.count);
         let vk = self.pipelines.device.raw();

@@ -4,6 +4,7 @@ use glam::{Mat4, Vec3, Vec4};
 use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ownership::Access;
 
+use super::raster::{BUFFERS, CONSTANTS};
 use super::{ColorMap, FieldView, Fit, Placement, mesh};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{
@@ -43,6 +44,7 @@ const COLORS: vk::Extent2D = vk::Extent2D { width: 256, height: 1 };
 
 const FRAME: usize = 0;
 const SOURCE: usize = 1;
+const CANVAS: usize = 2;
 
 /// The descriptor sets, and the resources that they point at, except the slots. Each flight (frame in flight)
 /// has its own sets. The set for the source is pointed at a slot during recording: each producer has its own
@@ -64,7 +66,8 @@ impl Inputs {
         (flights, views): (usize, usize),
         map: ColorMap,
     ) -> Result<Self> {
-        let (vertex, fragment) = (vk::ShaderStageFlags::VERTEX, vk::ShaderStageFlags::FRAGMENT);
+        let (vertex, fragment) =
+            (vk::ShaderStageFlags::VERTEX, vk::ShaderStageFlags::FRAGMENT | vk::ShaderStageFlags::COMPUTE);
         let sampled =
             [(vk::DescriptorType::SAMPLED_IMAGE, fragment), (vk::DescriptorType::SAMPLER, fragment)];
         let frame = [(vk::DescriptorType::UNIFORM_BUFFER_DYNAMIC, vertex | fragment), sampled[0], sampled[1]];
@@ -73,7 +76,8 @@ impl Inputs {
             Scene::Field => &vertices[..],
             Scene::Texture => &sampled[..],
         };
-        let sets = [&frame[..], source].map(|bindings| SetDesc { bindings, count: flights });
+        let canvas = SetDesc { bindings: &BUFFERS, count: 1 };
+        let [frame, source] = [&frame[..], source].map(|bindings| SetDesc { bindings, count: flights });
         let uniforms = BufferDesc {
             label: "uniforms",
             size: (flights * views * STRIDE) as u64,
@@ -84,7 +88,7 @@ impl Inputs {
         let colors = ImageDesc::color("colour map", COLORS, vk::Format::R8G8B8A8_SRGB, usage);
         let device = queue.device();
         let inputs = Self {
-            bindings: Bindings::new(device, &sets, &[])?,
+            bindings: Bindings::new(device, &[frame, source, canvas], &[CONSTANTS])?,
             uniforms: Buffer::new(device, &uniforms)?,
             views,
             colors: Image::new(device, &colors)?,
@@ -197,5 +201,26 @@ impl Inputs {
         let offsets = [self.offset(flight, number) as u32];
         // SAFETY: recording, with the source set (the caller's promise); the view lies in the uniforms.
         unsafe { self.bindings.bind(commands, vk::PipelineBindPoint::GRAPHICS, [flight, flight], &offsets) };
+    }
+
+    /// Binds the same for compute shaders, and the canvas.
+    ///
+    /// # Safety
+    /// As for [`Inputs::bind`], after [`Inputs::set_canvas`].
+    pub(super) unsafe fn bind_compute(&self, commands: vk::CommandBuffer, flight: usize, number: usize) {
+        let offsets = [self.offset(flight, number) as u32];
+        // SAFETY: as in `bind`.
+        unsafe {
+            self.bindings.bind(commands, vk::PipelineBindPoint::COMPUTE, [flight, flight, 0], &offsets)
+        };
+    }
+
+    /// Sets the buffers that compute shaders draw on.
+    ///
+    /// # Safety
+    /// No frame may be in flight, and nothing recorded earlier may be submitted again.
+    pub(super) unsafe fn set_canvas(&self, buffers: [vk::Buffer; 3]) {
+        // SAFETY: nothing uses the set (the caller's promise).
+        unsafe { self.bindings.point(CANVAS, 0, buffers.map(Bound::from)) };
     }
 }

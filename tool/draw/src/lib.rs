@@ -1,6 +1,7 @@
 //! Draws a frame: an array as a lit surface, points or an image, or a textured plane.
 //!
 //! - `field` records the draw, from `inputs` (what shaders read), a `pipeline` and a `pass`
+//! - `raster` does the same by compute shaders
 //! - `camera`, `view`, `color_map`: the picture's appearance; `mesh`: the triangles of a grid
 //! - `pick`: what lies under the pointer
 //! - `offscreen`: a picture without a window; `painter`: the overlay
@@ -18,6 +19,7 @@ mod painter;
 mod pass;
 mod pick;
 mod pipeline;
+mod raster;
 mod view;
 mod views;
 
@@ -29,6 +31,7 @@ pub use offscreen::OffscreenTarget;
 pub use painter::{Painter, Painting};
 pub use pass::{Picture, Samples, Style};
 pub use pick::{PICK_SIDE, Pick};
+pub use raster::Raster;
 pub use view::{FieldView, Fit, Placement, has_color_map};
 pub use views::{MAX_VIEWS, PictureKind, PicturePlace, Views, Wanted};
 

@@ -11,7 +11,9 @@ impl OffscreenTarget {
     pub const FORMAT: vk::Format = vk::Format::R8G8B8A8_SRGB;
 
     pub fn new(device: &Device, extent: vk::Extent2D, format: vk::Format) -> Result<Self> {
-        let usage = vk::ImageUsageFlags::COLOR_ATTACHMENT | vk::ImageUsageFlags::TRANSFER_SRC;
+        let usage = vk::ImageUsageFlags::COLOR_ATTACHMENT
+            | vk::ImageUsageFlags::TRANSFER_SRC
+            | vk::ImageUsageFlags::TRANSFER_DST;
         Ok(Self(Image::new(device, &ImageDesc::color("the picture", extent, format, usage))?))
     }
 
@@ -21,6 +23,8 @@ impl OffscreenTarget {
             view: self.0.view(),
             extent: self.0.extent(),
             final_layout: vk::ImageLayout::TRANSFER_SRC_OPTIMAL,
+            stays: false,
+            takes_copies: true,
         }
     }
 

@@ -12,6 +12,11 @@ pub struct Picture {
     pub view: vk::ImageView,
     pub extent: vk::Extent2D,
     pub final_layout: vk::ImageLayout,
+    /// Whether it keeps its contents until the next draw, lives as long as the engine, and is in `TRANSFER_SRC_OPTIMAL` then.
+    /// Compute shaders leave such a picture in [`FieldRenderer::pixels`](super::FieldRenderer::pixels).
+    pub stays: bool,
+    /// Whether the image has the usage `TRANSFER_DST`. Without it, the graphics pipeline draws.
+    pub takes_copies: bool,
 }
 
 /// Every device supports both for colour and depth ("Required Limits", `framebufferColorSampleCounts`).

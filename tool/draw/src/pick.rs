@@ -2,7 +2,7 @@
 
 use ash::vk;
 
-use super::{FieldRenderer, FieldView, OffscreenTarget, Output, Picture, PictureKind};
+use super::{FieldRenderer, FieldView, OffscreenTarget, Output, Picture, PictureKind, Raster};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Device, Queue, copy_of_level};
 use wavefield_handoff::producer::Source;
@@ -22,8 +22,8 @@ pub struct Pick {
 impl Pick {
     /// Prepares to pick from what `like` draws. Waits for the queue.
     pub fn new(queue: &mut Queue, like: &FieldRenderer, flights: usize) -> Result<Self> {
-        let mut renderer = like.with_output(queue, Output::Facts, (flights, 1))?;
-        renderer.resize(SIZE)?;
+        let mut renderer = like.with_output(queue, Output::Facts, (flights, 1), Raster::Graphics)?;
+        renderer.resize(queue, SIZE)?;
         let target = |&format| OffscreenTarget::new(queue.device(), SIZE, format);
         let targets = Output::Facts.formats().iter().map(target).collect::<Result<_>>()?;
         Ok(Self { renderer, targets, tiles: vec![SIZE.into(); flights], device: queue.device().clone() })

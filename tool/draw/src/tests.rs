@@ -13,6 +13,7 @@ use wavefield_gpu::vulkan::{
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
 use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::producer::Source;
+use wavefield_test_support::skip_without_gpu;
 
 type Pixel = [u8; 4];
 
@@ -34,6 +35,14 @@ struct Drawn {
 impl Drawn {
     fn at(&self, x: usize, y: usize) -> Pixel {
         self.pixels[y * self.width + x]
+    }
+
+    /// Returns the peak signal-to-noise ratio of another picture, in dB.
+    fn psnr(&self, other: &Self) -> f64 {
+        let pairs = self.pixels.iter().flatten().zip(other.pixels.iter().flatten());
+        let squares: f64 = pairs.map(|(a, b)| f64::from(a.abs_diff(*b)).powi(2)).sum();
+        let mean = squares / (4 * self.pixels.len()) as f64;
+        10.0 * (255.0 * 255.0 / mean.max(1e-9)).log10()
     }
 
     /// How many pixels differ from another picture's.
@@ -63,7 +72,8 @@ impl Bench {
         Self { queue, log, style: Style::Surface, samples: Samples::Four }
     }
 
-    /// Draws an array with these bytes into a picture of this size; `change` changes the default view.
+    /// Draws an array with these bytes into a picture of this size; `change` changes the default view. Checks that compute
+    /// shaders draw the same picture as the graphics pipeline.
     fn draw(
         &mut self,
         (kind, shape, number): (ArrayKind, &[u64], Number),
@@ -73,6 +83,25 @@ impl Bench {
     ) -> Drawn {
         let array = DrawnArray::new(kind, shape, number).unwrap();
         assert_eq!(bytes.len() as u64, array.bytes());
+        let mut view = FieldView::of(&array);
+        change(&mut view);
+        let drawn = self.draw_by(Raster::Graphics, &array, bytes, (width, height), &view);
+        if self.queue.device().info().atomics64 {
+            let by_compute = self.draw_by(Raster::Compute, &array, bytes, (width, height), &view);
+            let psnr = drawn.psnr(&by_compute);
+            assert!(psnr >= 40.0, "{kind:?} {shape:?} {number:?} {width}x{height}: {psnr} dB");
+        }
+        drawn
+    }
+
+    fn draw_by(
+        &mut self,
+        raster: Raster,
+        array: &DrawnArray,
+        bytes: &[u8],
+        (width, height): (u32, u32),
+        view: &FieldView,
+    ) -> Drawn {
         let device = self.queue.device().clone();
         let mut words = bytes.to_vec();
         // The bytes after the array must not matter.
@@ -83,18 +112,17 @@ impl Bench {
             flights: 1,
             views: 1,
             scene: Scene::Field,
-            array,
+            array: *array,
             style: self.style,
             color_map: ColorMap::default(),
             samples: self.samples,
+            raster,
         };
         let mut renderer = FieldRenderer::new(&mut self.queue, &desc).unwrap();
         let extent = vk::Extent2D { width, height };
         let target = OffscreenTarget::new(&device, extent, OffscreenTarget::FORMAT).unwrap();
-        let mut view = FieldView::of(&array);
-        change(&mut view);
-        renderer.resize(extent).unwrap();
-        renderer.set_view(0, &view, extent).unwrap();
+        renderer.resize(&mut self.queue, extent).unwrap();
+        renderer.set_view(0, view, extent).unwrap();
         let source = Source::from(slot.raw());
         let record = |commands| {
             // SAFETY: recording; slot and picture live until `one_shot` has waited for the queue, and the
@@ -524,5 +552,185 @@ fn a_long_image_is_seen() {
     for shape in [[1, 50_000], [50_000, 1]] {
         let drawn = bench.image(&shape, Number::U8, &[255; 50_000], (40, 40));
         assert_eq!(drawn.unlike(&nothing), 40);
+    }
+}
+
+/// Returns `count` numbers from -1 to 1 that look random, the same every time.
+fn scattered(count: usize) -> Vec<f32> {
+    let next = |state: &mut u32| {
+        *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        Some((*state >> 8) as f32 / (1 << 23) as f32 - 1.0)
+    };
+    std::iter::repeat_n((), count).scan(1, |state, ()| next(state)).collect()
+}
+
+/// Returns the vertices of a closed sphere of radius 1, `side` x `side`, whose first and last columns meet.
+fn sphere(side: usize) -> Vec<f32> {
+    let place = |index: usize| {
+        let turn = |part: usize| (part % (side - 1)) as f32 / (side - 1) as f32;
+        let (around, down) = (std::f32::consts::TAU * turn(index % side), index / side);
+        let down = std::f32::consts::PI * down as f32 / (side - 1) as f32;
+        [down.sin() * around.cos(), down.cos(), down.sin() * around.sin(), 0.5]
+    };
+    (0..side * side).flat_map(place).collect()
+}
+
+/// `Bench::draw` compares compute shaders with the graphics pipeline.
+#[test]
+fn any_triangle_is_drawn_by_compute_shaders_too() {
+    let mut bench = Bench::new();
+    let mesh = |side: u64| [side, side, 4];
+    let random: Vec<f32> = scattered(10 * 10 * 4);
+    let large: Vec<f32> = random.iter().map(|number| number * 1e4).collect();
+    let huge: Vec<f32> = random.iter().map(|number| number * 1e30).collect();
+    let mut holes = sphere(20);
+    (holes[50], holes[804], holes[1203]) = (f32::NAN, f32::INFINITY, f32::NEG_INFINITY);
+    let same = [0.25].repeat(5 * 5 * 4);
+    let line: Vec<f32> = (0..36).flat_map(|number| [0.05 * number as f32 - 0.9, 0.0, 0.0, 0.5]).collect();
+    let flat =
+        [[-9.0, 0.0, -9.0, 0.2], [9.0, 0.0, -9.0, 0.4], [-9.0, 0.0, 9.0, 0.6], [9.0, 0.0, 9.0, 0.8]].concat();
+    let waves = as_mesh(&heights());
+    for (side, numbers) in [
+        (10, &random),
+        (10, &large),
+        (10, &huge),
+        (20, &sphere(20)),
+        (20, &holes),
+        (5, &same),
+        (6, &line),
+        (2, &flat),
+    ] {
+        for (samples, distance) in [(Samples::Four, 3.3), (Samples::One, 3.3), (Samples::Four, 0.6)] {
+            bench.samples = samples;
+            let camera = Camera { distance, ..Camera::default() };
+            bench.draw((ArrayKind::Mesh, &mesh(side), Number::F32), &floats(numbers), (150, 100), |view| {
+                view.camera = camera;
+            });
+        }
+    }
+    for style in [Style::Wireframe, Style::Points] {
+        bench.style = style;
+        for (shape, numbers) in [([20, 20, 4], &sphere(20)), ([ROWS, COLS, 4], &waves), ([2, 2, 4], &flat)] {
+            bench.draw((ArrayKind::Mesh, &shape, Number::F32), &floats(numbers), (150, 100), |_| {});
+        }
+    }
+}
+
+/// Each sample on an edge belongs to exactly one of the two triangles, however large they are.
+#[test]
+fn compute_shaders_leave_no_hole_in_a_closed_surface() {
+    let mut bench = Bench::new();
+    if !bench.queue.device().info().atomics64 {
+        return skip_without_gpu(&format!("{} has no 64-bit atomics", bench.queue.device().info().name));
+    }
+    let size = (300, 200);
+    let background = bench.nothing(size);
+    let far = Camera::default();
+    let near = Camera { distance: 1.8, ..far };
+    // Seen from the front: its cells' diagonals go through the middle of pixels.
+    let square =
+        (0..81).flat_map(|at| [(at % 9) as f32 / 4.0 - 1.0, 1.0 - (at / 9) as f32 / 4.0, 0.0, 0.5]).collect();
+    for (side, vertices, camera, samples) in [
+        (8, sphere(8), far, Samples::One),
+        (33, sphere(33), far, Samples::One),
+        (33, sphere(33), near, Samples::Four),
+        (200, sphere(200), far, Samples::One),
+        (9, square, Camera::UPRIGHT, Samples::One),
+    ] {
+        bench.samples = samples;
+        let array = DrawnArray::new(ArrayKind::Mesh, &[side, side, 4], Number::F32).unwrap();
+        let view = FieldView { camera, ..FieldView::of(&array) };
+        let drawn = bench.draw_by(Raster::Compute, &array, &floats(&vertices), size, &view);
+        let is_covered = |x: usize, y: usize| !close(drawn.at(x, y), background.at(x, y), 2);
+        let rows: Vec<Vec<usize>> =
+            (0..200).map(|y| (0..300).filter(|&x| is_covered(x, y)).collect()).collect();
+        let covered: usize = rows.iter().map(Vec::len).sum();
+        let spans: usize = rows.iter().filter_map(|row| Some(row.last()? - row.first()? + 1)).sum();
+        assert!(covered > 5000, "{covered}");
+        assert_eq!(spans, covered, "a mesh of {side}x{side} has holes");
+    }
+}
+
+/// Depths, normals and indices of two views, by the graphics pipeline and by compute shaders.
+#[test]
+fn compute_shaders_find_the_same_facts() {
+    let mut bench = Bench::new();
+    let device = bench.queue.device().clone();
+    let size = vk::Extent2D { width: 120, height: 80 };
+    let pixels = u64::from(size.width * size.height);
+    let cloud: Vec<f32> = scattered(300 * 3);
+    let grid: Vec<f32> = scattered(20 * 30);
+    for (kind, shape, numbers) in [
+        (ArrayKind::Mesh, &[24, 24, 4][..], sphere(24)),
+        (ArrayKind::Surface, &[20, 30][..], grid.clone()),
+        (ArrayKind::Points, &[300, 3][..], cloud),
+        (ArrayKind::Image, &[20, 30][..], grid),
+    ] {
+        let array = DrawnArray::new(kind, shape, Number::F32).unwrap();
+        let slot =
+            Buffer::filled(&device, "slot", &floats(&numbers), vk::BufferUsageFlags::STORAGE_BUFFER).unwrap();
+        let view = FieldView { limits: [-4.0, 4.0], size: 7.0, ..FieldView::of(&array) };
+        let near = FieldView { camera: Camera { distance: 2.0, ..view.camera }, ..view };
+        let mut facts = |raster| {
+            let desc = FieldRendererDesc {
+                output: Output::Color(OffscreenTarget::FORMAT),
+                flights: 1,
+                views: 1,
+                scene: Scene::Field,
+                array,
+                style: Style::Surface,
+                color_map: ColorMap::default(),
+                samples: Samples::Four,
+                raster,
+            };
+            let mut like = FieldRenderer::new(&mut bench.queue, &desc).unwrap();
+            like.resize(&mut bench.queue, size).unwrap();
+            let places = [
+                (PictureKind::Color, 0),
+                (PictureKind::Depth, 8 * pixels),
+                (PictureKind::Normal, 16 * pixels),
+                (PictureKind::Index, 48 * pixels),
+            ];
+            let wanted = Wanted { views: &[view, near], size, places: &places };
+            let (usage, location) =
+                (vk::BufferUsageFlags::TRANSFER_DST, gpu_allocator::MemoryLocation::GpuToCpu);
+            let desc =
+                wavefield_gpu::vulkan::BufferDesc { label: "pictures", size: 56 * pixels, usage, location };
+            let into = Buffer::new(&device, &desc).unwrap();
+            let mut views = Views::new(1);
+            assert!(views.needs(&device, &like, &wanted));
+            views.prepare(&mut bench.queue, &like, &wanted).unwrap();
+            assert!(!views.needs(&device, &like, &wanted));
+            one_shot(&mut bench.queue, |commands| {
+                let source = (0, Source::from(slot.raw()));
+                // SAFETY: recording; slot and buffer live until `one_shot` has waited, and have room for all.
+                unsafe { views.record(&device, commands, source, &wanted, into.raw()) }.unwrap();
+            })
+            .unwrap();
+            let bytes = into.bytes().unwrap().to_vec();
+            let part = |from: u64, to: u64| bytes[(from * pixels) as usize..(to * pixels) as usize].to_vec();
+            let floats = |bytes: &[u8]| -> Vec<f32> { bytemuck::pod_collect_to_vec(bytes) };
+            let color = Drawn { width: 120, pixels: bytemuck::pod_collect_to_vec(&part(0, 8)) };
+            let index: Vec<i32> = bytemuck::pod_collect_to_vec(&part(48, 56));
+            (color, floats(&part(8, 16)), floats(&part(16, 48)), index)
+        };
+        let by_graphics = facts(Raster::Graphics);
+        if !device.info().atomics64 {
+            return skip_without_gpu(&format!("{} has no 64-bit atomics", device.info().name));
+        }
+        let by_compute = facts(Raster::Compute);
+        let psnr = by_graphics.0.psnr(&by_compute.0);
+        assert!(psnr >= 40.0, "{kind:?}: {psnr} dB");
+        let count = by_graphics.3.len();
+        let same: Vec<_> = (0..count).filter(|&at| by_graphics.3[at] == by_compute.3[at]).collect();
+        assert!(same.len() * 100 >= count * 99, "{kind:?}: {} of {count} indices", same.len());
+        assert!(by_compute.3.iter().any(|&index| index >= 0));
+        let wrong = same.iter().filter(|&&at| {
+            let (a, b) = (by_graphics.1[at], by_compute.1[at]);
+            let unlike =
+                (0..4).any(|part| (by_graphics.2[4 * at + part] - by_compute.2[4 * at + part]).abs() > 0.02);
+            !(a == b || (a - b).abs() < 1e-3 * a) || unlike
+        });
+        assert!(wrong.count() * 200 <= count, "{kind:?}: depths and normals");
     }
 }

@@ -2,7 +2,7 @@
 
 use ash::vk;
 
-use super::{FieldRenderer, FieldView, OffscreenTarget, Output, Picture};
+use super::{FieldRenderer, FieldView, OffscreenTarget, Output, Picture, Raster};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Device, Queue, copy_of_level};
 use wavefield_handoff::producer::Source;
@@ -92,6 +92,7 @@ impl SheetPlan {
 struct Sheet {
     output: Output,
     plan: SheetPlan,
+    raster: Raster,
     renderer: FieldRenderer,
     targets: Vec<OffscreenTarget>,
 }
@@ -127,14 +128,16 @@ impl Views {
     }
 
     /// Returns whether [`Views::prepare`] would make or drop sheets.
-    pub fn needs(&self, device: &Device, wanted: &Wanted<'_>) -> bool {
-        wanted.outputs().into_iter().any(|output| self.find(device, output, wanted).is_none())
+    pub fn needs(&self, device: &Device, like: &FieldRenderer, wanted: &Wanted<'_>) -> bool {
+        let outdated = |number: usize| self.sheets[number].raster != raster_of(like);
+        wanted.outputs().into_iter().any(|output| self.find(device, output, wanted).is_none_or(outdated))
     }
 
     /// Makes the sheets that are missing, to draw the array of `like`. If [`Views::needs`] returned true,
     /// this waits for the queue, and no frame may be in flight.
     pub fn prepare(&mut self, queue: &mut Queue, like: &FieldRenderer, wanted: &Wanted<'_>) -> Result<()> {
-        let plan = plan(queue.device(), wanted);
+        let (plan, raster) = (plan(queue.device(), wanted), raster_of(like));
+        self.sheets.retain(|sheet| sheet.raster == raster);
         let mut outputs = wanted.outputs();
         let (mut used, unused): (Vec<_>, Vec<_>) = std::mem::take(&mut self.sheets)
             .into_iter()
@@ -147,11 +150,13 @@ impl Views {
             self.sheets.drain(..too_many(&pixels, (more, more as u64 * plan.pixels())));
         }
         for output in outputs {
-            let mut renderer = like.with_output(queue, output, (self.flights, MAX_VIEWS))?;
-            renderer.resize(plan.extent())?;
+            let mut renderer = like.with_output(queue, output, (self.flights, MAX_VIEWS), raster)?;
+            renderer.resize(queue, plan.extent())?;
             let target = |&format| OffscreenTarget::new(queue.device(), plan.extent(), format);
-            let targets = output.formats().iter().map(target).collect::<Result<_>>()?;
-            used.push(Sheet { output, plan, renderer, targets });
+            // Compute shaders need none.
+            let formats = if renderer.pixels().is_some() { &[] } else { output.formats() };
+            let targets = formats.iter().map(target).collect::<Result<_>>()?;
+            used.push(Sheet { output, plan, raster, renderer, targets });
         }
         self.sheets.append(&mut used);
         Ok(())
@@ -193,13 +198,26 @@ impl Views {
                 unsafe { renderer.record_tiles(commands, flight, (&pictures, first, tiles), None) }?;
                 for &&(kind, offset) in &drawn {
                     let bytes = kind.bytes() * u64::from(size.width) * u64::from(size.height);
-                    let copy = |(number, tile): (usize, &vk::Rect2D)| {
-                        let vk::Offset2D { x, y } = tile.offset;
-                        copy_of_level(0, size, offset + bytes * (first + number) as u64)
-                            .image_offset(vk::Offset3D { x, y, z: 0 })
-                    };
+                    let offset = offset + bytes * first as u64;
+                    let (output, index) = kind.output();
+                    if let Some((pixels, _)) = renderer.pixels() {
+                        let before: u64 = output.bytes()[..index].iter().sum();
+                        let copy = [vk::BufferCopy::default()
+                            .src_offset(before * plan.pixels())
+                            .dst_offset(offset)
+                            .size(bytes * tiles.len() as u64)];
+                        // SAFETY: the caller's promise; the pictures follow each other, readable for copies.
+                        unsafe { device.raw().cmd_copy_buffer(commands, pixels, into, &copy) };
+                        continue;
+                    }
+                    let copy =
+                        |(number, tile): (usize, &vk::Rect2D)| {
+                            let vk::Offset2D { x, y } = tile.offset;
+                            copy_of_level(0, size, offset + bytes * number as u64)
+                                .image_offset(vk::Offset3D { x, y, z: 0 })
+                        };
                     let copies: Vec<_> = tiles.iter().enumerate().map(copy).collect();
-                    let Picture { image, final_layout, .. } = pictures[kind.output().1];
+                    let Picture { image, final_layout, .. } = pictures[index];
                     // SAFETY: the caller's promise; the image is readable in its final layout.
                     unsafe {
                         device.raw().cmd_copy_image_to_buffer(commands, image, final_layout, into, &copies)
@@ -217,6 +235,11 @@ fn too_many(kept: &[u64], (more, pixels): (usize, u64)) -> usize {
     let fits =
         |kept: &[u64]| kept.len() + more <= MAX_SHEETS && kept.iter().sum::<u64>() + pixels <= KEPT_PIXELS;
     (0..kept.len()).find(|&dropped| fits(&kept[dropped..])).unwrap_or(kept.len())
+}
+
+/// Returns what draws views of the array of `like`: the same that draws it.
+fn raster_of(like: &FieldRenderer) -> Raster {
+    if like.by_compute() { Raster::Compute } else { Raster::Graphics }
 }
 
 fn plan(device: &Device, wanted: &Wanted<'_>) -> SheetPlan {

@@ -20,8 +20,5 @@ fn vertex_main(@builtin(vertex_index) corner: u32) -> Point {
 
 @fragment
 fn fragment_main(point: Point) -> @location(0) vec4f {
-    let colour = backdrop(point.at);
-    // Noise of less than one step of 8 bits, so that the gradient shows no bands.
-    let noise = fract(52.9829189 * fract(dot(point.clip.xy - globals.corner, vec2f(0.06711056, 0.00583715)))) - 0.5;
-    return vec4f(colour * (1.0 + noise * 0.06), 1.0);
+    return vec4f(background(point.at, point.clip.xy - globals.corner), 1.0);
 }

@@ -2,3 +2,4 @@
 //!use globals
 //!use mesh
 //!use surface
+//!use triangles

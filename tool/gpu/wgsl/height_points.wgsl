@@ -4,3 +4,4 @@
 //!use heights
 //!use dots
 //!use vertex_dots
+//!use sprites

@@ -3,3 +3,4 @@
 //!use numbers
 //!use heights
 //!use surface
+//!use triangles

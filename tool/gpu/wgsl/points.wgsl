@@ -1,5 +1,6 @@
-// The vertices of a mesh as dots.
+// Vertices of a mesh as dots.
 //!use globals
 //!use mesh
 //!use dots
 //!use vertex_dots
+//!use sprites

@@ -12,7 +12,7 @@ use vulkan_cuda::Ring;
 
 use super::{Batching, OverlayMode, ProducerKind, Scene, parse};
 use crate::watch::verify::Broken;
-use wavefield_draw::{Camera, ColorMap, Samples, Style};
+use wavefield_draw::{Camera, ColorMap, Raster, Samples, Style};
 use wavefield_gpu::cuda::{KernelSource, KernelValues};
 use wavefield_gpu::report;
 use wavefield_gpu::vulkan::{PresentMode, Validation};
@@ -96,6 +96,9 @@ pub struct Config {
     /// Samples per pixel: 4 for smooth edges, 1 for speed [default: 4; in a software device's window 1].
     #[arg(long, value_enum, default_value_t, hide_default_value = true, help_heading = OUTPUT)]
     pub samples: Samples,
+    /// What draws arrays. Compute shaders are faster on a GPU with little graphics hardware.
+    #[arg(long, value_enum, default_value_t, help_heading = HOW)]
+    pub raster: Raster,
     // Whether `--grid` and `--samples` were left out: see `Config::suited_to`.
     #[arg(skip)]
     pub any_grid: bool,
@@ -209,6 +212,7 @@ impl Config {
             ("validation", word(self.validation)),
             ("size", Some(format!("{}x{}", self.size.width, self.size.height))),
             ("samples", word(self.samples)),
+            ("raster", word(self.raster)),
             ("output", self.output.as_deref().filter(|_| headless).map(file)),
             ("record", self.record.as_deref().map(file)),
             ("record-side", has_side.then(|| self.record_side.to_string())),

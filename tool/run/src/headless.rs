@@ -12,10 +12,11 @@ use super::{
     Choice, Config, ContextThread, DeviceTable, Ended, FrameTimes, ProducerKind, RunSummary, Stop, write_png,
 };
 use crate::watch::recording::Film;
-use wavefield_draw::{OffscreenTarget, Samples};
+use wavefield_draw::{OffscreenTarget, Picture, Raster, Samples};
 use wavefield_gpu::vulkan::{Device, DeviceDesc, read_image};
 use wavefield_gpu::{Error, Result, output_file, progress::ProgressLine, report::Failures};
 use wavefield_handoff::Handoff;
+use wavefield_handoff::contents::scene::Scene;
 
 /// Seconds of animation between two frames. Independent of the clock, so frame N is the same in every run.
 pub const STEP: f64 = 1.0 / 60.0;
@@ -146,7 +147,8 @@ impl Headless {
     pub fn frame_at(&mut self, moment: Moment) -> Result<()> {
         let Self { engine, target, film, .. } = self;
         let flight = engine.begin()?;
-        let picture = target.picture();
+        // A film copies from the image.
+        let picture = Picture { stays: film.is_none(), ..target.picture() };
         // In a film a frame lasts `STEP`, however fast frames are drawn.
         let now = Duration::from_secs_f64(engine.next_frame() as f64 * STEP);
         let wants = film.as_mut().is_some_and(|film| film.wants(flight.index, now));
@@ -159,7 +161,7 @@ impl Headless {
             Ok(())
         };
         let commands = wants.then_some(&mut record as &mut dyn FnMut(_) -> _);
-        engine.draw(&flight, moment, &picture, AfterDraw { commands, present: None, stays: true })
+        engine.draw(&flight, moment, &picture, AfterDraw { commands, present: None })
     }
 
     pub fn engine(&mut self) -> &mut Engine {
@@ -168,6 +170,7 @@ impl Headless {
 
     /// Reads the last frame's picture: sRGB, four bytes per pixel.
     pub fn pixels(&mut self) -> Result<Vec<u8>> {
+        self.engine.keep_picture()?;
         read_image(self.engine.queue(), self.target.image())
     }
 
@@ -190,10 +193,17 @@ pub fn check_picture(size: vk::Extent2D, device: &Device) -> Result<()> {
     }
 }
 
-/// Prints a note if `auto` falls back from CUDA, and another note for a software device.
+/// Prints notes: if `auto` falls back from CUDA, if compute shaders cannot draw, and for a software device.
 pub fn announce(choice: &Choice, config: &Config) {
     choice.announce_fallback();
     let info = choice.adapter.info();
+    if config.raster == Raster::Compute && (!info.atomics64 || config.scene == Scene::Texture) {
+        let why = match info.atomics64 {
+            true => "compute shaders draw no texture",
+            false => "its shaders have no 64-bit atomics (shaderBufferInt64Atomics)",
+        };
+        wavefield_gpu::note!("note: the graphics pipeline draws on {}: {why}", info.name);
+    }
     if info.kind == vk::PhysicalDeviceType::CPU {
         let mut small = String::new();
         if config.any_grid {

@@ -69,6 +69,8 @@ pub struct RunSummary {
     pub scene: super::Scene,
     pub grid: wavefield_handoff::contents::wave::Grid,
     pub producer: &'static str,
+    /// What draws, and why; `None` if there was no choice.
+    pub raster: Option<String>,
     pub device: String,
     pub parts: Option<String>,
     pub recorded: Option<Recorded>,
@@ -126,6 +128,9 @@ impl fmt::Display for RunSummary {
             }
         )?;
         writeln!(f, "device        {}", self.device)?;
+        if let Some(raster) = &self.raster {
+            writeln!(f, "draw          by {raster}")?;
+        }
         writeln!(f, "hand-off      {} CPU waits", self.handoff_waits)?;
         write!(f, "pacing        {} CPU waits for a frame to be drawn", self.pacing_waits)?;
         if let Some(recorded) = &self.recorded {

@@ -140,6 +140,8 @@ impl Screen for Desktop {
             view: image.view,
             extent: image.extent,
             final_layout: vk::ImageLayout::PRESENT_SRC_KHR,
+            stays: false,
+            takes_copies: image.takes_copies,
         };
         Ok(Some(ScreenPicture { picture, present: Some(image) }))
     }

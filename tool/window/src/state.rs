@@ -187,7 +187,7 @@ impl<S: Screen> WindowState<S> {
         };
         let commands = has_more.then_some(&mut record as &mut dyn FnMut(_) -> _);
         let present = canvas.present.map(|image| image.rendered);
-        run.engine.draw(flight, pace.clock.moment, picture, AfterDraw { commands, present, stays: false })
+        run.engine.draw(flight, pace.clock.moment, picture, AfterDraw { commands, present })
     }
 
     fn retitle(&mut self) {

@@ -47,6 +47,8 @@ pub struct AdapterInfo {
     pub memory_budget: bool,
     /// Whether one buffer may span several allocations (`sparseBinding`).
     pub sparse_binding: bool,
+    /// Whether shaders have 64-bit atomics (`shaderInt64`, `shaderBufferInt64Atomics`).
+    pub atomics64: bool,
     /// The maximum width and height of a picture, in pixels.
     pub largest_picture: u32,
 }
@@ -135,7 +137,7 @@ impl AdapterInfo {
         }
         // SAFETY: as above; the chain is of local structures.
         unsafe { vk.get_physical_device_features2(raw, &mut features) };
-        let sparse_binding = features.features.sparse_binding == vk::TRUE;
+        let vk::PhysicalDeviceFeatures { sparse_binding, shader_int64, .. } = features.features;
         let missing_features = [
             (features12.timeline_semaphore, "timeline semaphores"),
             (features13.synchronization2, "synchronization2"),
@@ -169,7 +171,8 @@ impl AdapterInfo {
             api_version: base.api_version,
             device_fault: fault.device_fault == vk::TRUE,
             memory_budget: has(ext::memory_budget::NAME),
-            sparse_binding,
+            sparse_binding: sparse_binding == vk::TRUE,
+            atomics64: [shader_int64, features12.shader_buffer_int64_atomics] == [vk::TRUE; 2],
             // CUDA kernels in command buffers get their buffers by address.
             inline: features12.buffer_device_address == vk::TRUE && has(nvx::binary_import::NAME),
             presents: has(khr::swapchain::NAME),

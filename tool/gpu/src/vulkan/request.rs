@@ -41,10 +41,13 @@ fn create(adapter: &Adapter, desc: &DeviceDesc, family: u32) -> Result<ash::Devi
         [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
     let mut features12 = vk::PhysicalDeviceVulkan12Features::default()
         .timeline_semaphore(true)
+        .shader_buffer_int64_atomics(info.atomics64)
         .buffer_device_address(desc.inline);
     let mut features13 =
         vk::PhysicalDeviceVulkan13Features::default().synchronization2(true).dynamic_rendering(true);
-    let features = vk::PhysicalDeviceFeatures::default().sparse_binding(info.sparse_binding && desc.interop);
+    let features = vk::PhysicalDeviceFeatures::default()
+        .sparse_binding(info.sparse_binding && desc.interop)
+        .shader_int64(info.atomics64);
     let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default().device_fault(true);
     let mut create = vk::DeviceCreateInfo::default()
         .queue_create_infos(&queues)

@@ -37,6 +37,8 @@ pub struct SwapchainImage {
     pub image: vk::Image,
     pub view: vk::ImageView,
     pub extent: vk::Extent2D,
+    /// Whether it has the usage `TRANSFER_DST`.
+    pub takes_copies: bool,
     /// The frame's submission must signal this semaphore. The present waits for it.
     pub rendered: vk::Semaphore,
 }
@@ -86,7 +88,7 @@ impl Swapchain {
         if mode != wish {
             crate::note!("note: this window does not offer {wish:?} presentation, using Fifo");
         }
-        Ok(Self {
+        let mut made = Self {
             raw: vk::SwapchainKHR::null(),
             images: Vec::new(),
             extent: vk::Extent2D::default(),
@@ -99,7 +101,10 @@ impl Swapchain {
             losses: 0,
             surface: surface.clone(),
             device: device.clone(),
-        })
+        };
+        let caps = made.capabilities().map_err(device.failed("vkGetPhysicalDeviceSurfaceCapabilitiesKHR"))?;
+        made.usage |= caps.supported_usage_flags & vk::ImageUsageFlags::TRANSFER_DST;
+        Ok(made)
     }
 
     pub fn format(&self) -> vk::Format {
@@ -175,6 +180,7 @@ impl Swapchain {
                     image: target.image,
                     view: target.view.raw(),
                     extent: self.extent,
+                    takes_copies: self.usage.contains(vk::ImageUsageFlags::TRANSFER_DST),
                     rendered: target.rendered.raw(),
                 }))
             }

@@ -72,3 +72,12 @@ fn axis() -> vec3f {
     let matrix = globals.view_projection;
     return vec3f(matrix[0].w, matrix[1].w, matrix[2].w);
 }
+
+// Tests the bits, because compilers may assume that no value is NaN.
+fn is_nan(number: f32) -> bool {
+    return (bitcast<u32>(number) & 0x7fffffff) > 0x7f800000;
+}
+
+fn is_finite(number: f32) -> bool {
+    return (bitcast<u32>(number) & 0x7f800000) != 0x7f800000;
+}

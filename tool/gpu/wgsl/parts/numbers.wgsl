@@ -20,12 +20,3 @@ fn number_at(index: u32) -> f32 {
         }
     }
 }
-
-// Tests the bits, because compilers may assume that no value is NaN.
-fn is_nan(number: f32) -> bool {
-    return (bitcast<u32>(number) & 0x7fffffff) > 0x7f800000;
-}
-
-fn is_finite(number: f32) -> bool {
-    return (bitcast<u32>(number) & 0x7f800000) != 0x7f800000;
-}

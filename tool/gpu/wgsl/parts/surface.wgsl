@@ -1,19 +1,14 @@
-// Draws vertices as a lit surface, directly from the slot. Needs `globals`, and `vertex_at`, `place_at` and
-// `fitted_step` of `mesh` or `heights`.
-//
-// There is no vertex input: both shaders read the slot as a storage buffer. The field is drawn in tiles of TILE x TILE
-// cells. Each tile is an instance of one small index buffer, which therefore suits every grid.
-//
-// The vertex shader passes on only four numbers. With a fifth, an H200 needs 1.9 ms instead of 1.3 ms for a million
-// vertices (docs/performance.md, "The draw"). The fragment shader's reads from the slot cost next to nothing.
+// Light and colours of a surface. Needs `globals`, and `vertex_at`, `place_at` and `fitted_step` of `mesh` or `heights`.
 
-// Cells along a tile's edge; draw/src/mesh.rs makes the indices.
-const TILE: u32 = 32;
-
-struct Point {
-    @builtin(position) clip: vec4f,
-    // The place in the grid, in cells, and the normal's `tilt`.
-    @location(0) at_and_tilt: vec4f,
+// The part of a surface that a pixel shows.
+struct Here {
+    // The place in the grid, in cells, and its change from this pixel to the next.
+    at: vec2f,
+    width: vec2f,
+    // The normal's `tilt`.
+    tilt: vec2f,
+    // Whether the side is seen that is up.
+    front: bool,
 }
 
 // Returns a direction as two numbers: its stereographic projection from straight below. Nearby directions have nearby
@@ -29,28 +24,20 @@ fn direction(tilt: vec2f) -> vec3f {
     return vec3f(2.0 * tilt.x, 1.0 - square, 2.0 * tilt.y) / (1.0 + square);
 }
 
-@vertex
-fn vertex_main(@builtin(vertex_index) corner: u32, @builtin(instance_index) tile: u32) -> Point {
+// Returns the `tilt` of the normal of a vertex.
+fn tilt_at(at: vec2u) -> vec2f {
     let last = globals.grid - vec2u(1);
-    let origin = TILE * vec2u(tile % globals.tiles, tile / globals.tiles);
-    // Beyond the last row or column, the tile's corners coincide and its triangles vanish.
-    let at = min(origin + vec2u(corner % (TILE + 1), corner / (TILE + 1)), last);
-
     let before = max(at, vec2u(1)) - vec2u(1);
     let after = min(at + vec2u(1), last);
     let across = vertex_at(vec2u(after.x, at.y)).xyz - vertex_at(vec2u(before.x, at.y)).xyz;
     let along = vertex_at(vec2u(at.x, after.y)).xyz - vertex_at(vec2u(at.x, before.y)).xyz;
-
-    var point: Point;
-    point.clip = globals.view_projection * vec4f(place_at(at), 1.0);
-    point.at_and_tilt = vec4f(vec2f(at), tilt(cross(fitted_step(along), fitted_step(across))));
-    return point;
+    return tilt(cross(fitted_step(along), fitted_step(across)));
 }
 
 // Returns 1 on a fine line, 0 between the lines, which help the eye follow the surface. They are about a pixel wide.
-fn lines(uv: vec2f) -> f32 {
+fn lines(uv: vec2f, uv_width: vec2f) -> f32 {
     let at = uv * 32.0;
-    let width = fwidth(at);
+    let width = uv_width * 32.0;
     let distance = abs(fract(at - 0.5) - 0.5) / max(width, vec2f(1e-6));
     let line = 1.0 - smoothstep(0.4, 1.4, min(distance.x, distance.y));
     // Lines fade out far away, where they would touch.
@@ -61,8 +48,8 @@ fn lines(uv: vec2f) -> f32 {
 const SPARSE: f32 = 8.0;
 
 // Returns 1 on a line of the grid, 0 between the lines, along one axis.
-fn grid_lines(at: f32, last: f32) -> f32 {
-    let cells_per_pixel = max(fwidth(at), 1e-6);
+fn grid_lines(at: f32, last: f32, width: f32) -> f32 {
+    let cells_per_pixel = max(width, 1e-6);
     let level = max(log2(SPARSE * cells_per_pixel), 0.0);
     let step = exp2(floor(level));
     let often = distance_to_multiple(at, step);
@@ -78,18 +65,17 @@ fn distance_to_multiple(at: f32, step: f32) -> f32 {
 }
 
 // Draws the surface as the lines of its grid. The cells are dark, not open, because the lines behind them would make a tangle.
-@fragment
-fn wireframe_main(point: Point) -> @location(0) vec4f {
-    let at = point.at_and_tilt.xy;
+fn wireframe_colour(here: Here) -> vec3f {
+    let at = here.at;
     let last = vec2f(globals.grid - vec2u(1));
-    let line = max(grid_lines(at.x, last.x), grid_lines(at.y, last.y));
+    let line = max(grid_lines(at.x, last.x, here.width.x), grid_lines(at.y, last.y, here.width.y));
     let cell = min(vec2u(max(at, vec2f(0.0))), vec2u(last) - vec2u(1));
     let part = at - vec2f(cell);
     let before = mix(vertex_at(cell).w, vertex_at(cell + vec2u(1, 0)).w, part.x);
     let after = mix(vertex_at(cell + vec2u(0, 1)).w, vertex_at(cell + vec2u(1, 1)).w, part.x);
     let value = limited(mix(before, after, part.y));
     let colour = palette_colour(value);
-    return vec4f(mix(DARK + 0.04 * colour, colour, line), 1.0);
+    return mix(DARK + 0.04 * colour, colour, line);
 }
 
 const DARK: vec3f = vec3f(0.006, 0.008, 0.014);
@@ -99,15 +85,15 @@ const KEY_COLOUR: vec3f = vec3f(1.00, 0.95, 0.87);
 const SKY: vec3f = vec3f(0.62, 0.72, 0.92);
 const GROUND: vec3f = vec3f(0.20, 0.16, 0.22);
 
-struct Here {
+struct Lit {
     vertex: vec4f,
     // On the side of the eye.
     normal: vec3f,
 }
 
-fn here_at(point: Point, front: bool) -> Here {
+fn lit_at(here: Here) -> Lit {
     // The cell, and the place in it.
-    let at = point.at_and_tilt.xy;
+    let at = here.at;
     let last = globals.grid - vec2u(1);
     // At a triangle's edge, the centre of a pixel can lie outside the grid.
     let cell = min(vec2u(max(at, vec2f(0.0))), last - vec2u(1));
@@ -118,30 +104,27 @@ fn here_at(point: Point, front: bool) -> Here {
     let d = vertex_at(cell + vec2u(1, 1));
 
     // Between normals that point nearly straight down, an interpolated tilt can be anything. Then use the cell's own normal.
-    let smooth_normal = direction(point.at_and_tilt.zw);
+    let smooth_normal = direction(here.tilt);
     let cell_normal = cross(fitted_step((c - a).xyz), (b - a).xyz);
     let up = select(smooth_normal, normalize(cell_normal), dot(smooth_normal, cell_normal) < 0.0);
     let vertex = mix(mix(a, b, part.x), mix(c, d, part.x), part.y);
     // Seen from below, the surface shows its other side.
-    return Here(vertex, up * select(-1.0, 1.0, front));
+    return Lit(vertex, up * select(-1.0, 1.0, here.front));
 }
 
-@fragment
-fn facts_main(point: Point, @builtin(front_facing) front: bool) -> Facts {
+// Returns what a pixel shows in numbers.
+fn surface_facts(here: Here, depth: f32) -> Facts {
     let last = globals.grid - vec2u(1);
-    let nearest = min(vec2u(max(round(point.at_and_tilt.xy), vec2f(0.0))), last);
-    let normal = here_at(point, front).normal;
-    return Facts(depth_of(point.clip), vec4f(normal, 1.0), i32(nearest.y * globals.grid.x + nearest.x));
+    let nearest = min(vec2u(max(round(here.at), vec2f(0.0))), last);
+    return Facts(depth, vec4f(lit_at(here).normal, 1.0), i32(nearest.y * globals.grid.x + nearest.x));
 }
 
-@fragment
-fn fragment_main(point: Point, @builtin(front_facing) front: bool) -> @location(0) vec4f {
-    let at = point.at_and_tilt.xy;
-    let last = globals.grid - vec2u(1);
-    let here = here_at(point, front);
-    let value = limited(here.vertex.w);
-    let normal = here.normal;
-    let to_eye = normalize(fitted_step(globals.eye.xyz - here.vertex.xyz));
+fn surface_colour(here: Here) -> vec3f {
+    let last = vec2f(globals.grid - vec2u(1));
+    let found = lit_at(here);
+    let value = limited(found.vertex.w);
+    let normal = found.normal;
+    let to_eye = normalize(fitted_step(globals.eye.xyz - found.vertex.xyz));
     let base = palette_colour(value);
 
     // Hemisphere light from sky and ground, and one key light.
@@ -155,5 +138,5 @@ fn fragment_main(point: Point, @builtin(front_facing) front: bool) -> @location(
     let rim = pow(1.0 - max(dot(normal, to_eye), 0.0), 4.0) * 0.22;
 
     let lit = base * (ambient * open + 0.95 * diffuse) + (gloss * KEY_COLOUR + rim * SKY) * open;
-    return vec4f(lit * (1.0 - 0.16 * lines(at / vec2f(last))), 1.0);
+    return lit * (1.0 - 0.16 * lines(here.at / last, here.width / last));
 }

@@ -5,12 +5,11 @@ const RADIUS: f32 = 0.3;
 // The largest radius, in pixels. A larger dot would hide others.
 const LARGEST: f32 = 6.0;
 
-@vertex
-fn vertex_main(@builtin(vertex_index) index: u32) -> Dot {
-    let vertex = numbered(index / 3);
+fn dot_at(number: u32) -> Dot {
+    let vertex = numbered(number);
     let clip = globals.view_projection * vec4f(vertex.xyz, 1.0);
     // The longer side of the field is 2.
     let spacing = 2.0 / f32(max(globals.grid.x, globals.grid.y) - 1);
     let wanted = RADIUS * spacing * globals.pixels_per_length / max(clip.w, 1e-3);
-    return dot_at(index, clip, clamp(wanted, SMALLEST, LARGEST), limited(vertex.w));
+    return Dot(clip, clamp(wanted, SMALLEST, LARGEST), limited(vertex.w));
 }

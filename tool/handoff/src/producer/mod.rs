@@ -146,11 +146,13 @@ impl From<vk::Buffer> for Source {
 pub fn reads(scene: Scene, checked: bool) -> Access {
     let (vertex, fragment) =
         (vk::PipelineStageFlags2::VERTEX_SHADER, vk::PipelineStageFlags2::FRAGMENT_SHADER);
+    let compute = vk::PipelineStageFlags2::COMPUTE_SHADER;
     let (stage, access) = match scene {
-        Scene::Field => (vertex | fragment, vk::AccessFlags2::SHADER_STORAGE_READ),
+        // The graphics pipeline draws the field, or compute shaders do.
+        Scene::Field => (vertex | fragment | compute, vk::AccessFlags2::SHADER_STORAGE_READ),
         Scene::Texture => (fragment, vk::AccessFlags2::SHADER_SAMPLED_READ),
     };
-    let check = if checked { vk::PipelineStageFlags2::COMPUTE_SHADER } else { vk::PipelineStageFlags2::NONE };
+    let check = if checked { compute } else { vk::PipelineStageFlags2::NONE };
     Access { stage: stage | check, access }
 }
 

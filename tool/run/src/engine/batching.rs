@@ -226,6 +226,7 @@ mod tests {
                     draw: Some(MICROSECOND.mul_f64(work)),
                     end_ns: Some(self.now * 1e3),
                     cpu: Duration::ZERO,
+                    by_compute: false,
                     latency: Duration::ZERO,
                 };
                 self.frame += 1;
@@ -347,6 +348,7 @@ mod tests {
             draw: None,
             end_ns: None,
             cpu: Duration::ZERO,
+            by_compute: false,
             latency: Duration::ZERO,
         };
         assert!((0..1000).all(|_| auto.drawn(&timing, 3).is_none()));

@@ -41,9 +41,6 @@ pub struct AfterDraw<'a> {
     pub commands: Option<&'a mut dyn FnMut(vk::CommandBuffer) -> Result<()>>,
     /// For a picture to present: signalled once it is drawn. The draw then waits for [`Flight::acquired`].
     pub present: Option<vk::Semaphore>,
-    /// Whether the picture keeps its contents until the next draw, in the layout `TRANSFER_SRC_OPTIMAL`, and
-    /// lives as long as the engine. Clients' pictures are then copied from it: see [`Drawer::on_screen`].
-    pub stays: bool,
 }
 
 impl Drawer {

@@ -3,8 +3,10 @@
 use ash::vk;
 
 use super::commands::Recordings;
+use super::raster_choice::RasterChoice;
 use wavefield_draw::{FieldRenderer, FieldView, Picture, Placement, has_color_map};
 use wavefield_gpu::Result;
+use wavefield_gpu::vulkan::Queue;
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
 use wavefield_handoff::contents::scene::Scene;
 
@@ -15,6 +17,8 @@ pub struct Drawer {
     pub(super) scene: Scene,
     pub(super) format: vk::Format,
     pub recordings: Recordings,
+    /// Only used if the renderer may choose.
+    pub(super) choice: RasterChoice,
     /// The last picture that stays, and the view that it shows.
     pub(super) last: Option<(Picture, FieldView)>,
 }
@@ -31,10 +35,10 @@ impl Drawer {
     }
 
     /// Prepares for pictures of this size. No frame may be in flight.
-    pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
+    pub(super) fn resize(&mut self, queue: &mut Queue, extent: vk::Extent2D) -> Result<()> {
         self.recordings.forget();
-        self.last = None;
-        self.renderer.resize(extent)
+        (self.last, self.choice) = (None, RasterChoice::new());
+        self.renderer.resize(queue, extent)
     }
 
     /// Returns the quantity that the colour map shows, and the values at its ends, if there is a colour map.

@@ -1,6 +1,7 @@
 //! Exchanges the producer while the engine runs: `serve`'s clients come and go.
 
 use super::Engine;
+use super::raster_choice::RasterChoice;
 use super::work::Health;
 use wavefield_draw::{Camera, Drawing, FieldView};
 use wavefield_gpu::Result;
@@ -31,8 +32,9 @@ impl Engine {
     /// old producer failed, an API did not become idle, or the pipeline of `other` cannot be made. In that
     /// case, nothing is swapped or dropped: dropping a CUDA object would wait for a running kernel.
     pub fn exchange(&mut self, other: &mut ParkedProducer) -> Result<()> {
+        self.observers.settle(&mut self.work)?;
+        self.keep_picture()?;
         let Self { observers, drawer, work, .. } = self;
-        observers.settle(work)?;
         drawer.renderer.renew(&mut other.drawing)?;
         if let Some(check) = &mut observers.check {
             check.exchanged(*other.drawing.array());
@@ -47,6 +49,7 @@ impl Engine {
         std::mem::swap(&mut *work.producer.producer, &mut other.producer);
         std::mem::swap(&mut work.producer.parameters, &mut other.parameters);
         drawer.renderer.exchange(&mut other.drawing);
+        drawer.choice = RasterChoice::new();
         std::mem::swap(&mut drawer.view, &mut other.view);
         work.producer.begin(&mut work.pacer);
         // Both APIs are idle, so earlier failures and abandoned waits are over.
@@ -64,7 +67,7 @@ mod tests {
     use super::*;
     use crate::engine::Moment;
     use crate::{Config, DeviceTable, FrameTimes, Headless, ProducerKind};
-    use wavefield_draw::{Camera, ColorMap, PictureKind, Style, Wanted};
+    use wavefield_draw::{Camera, ColorMap, PictureKind, Raster, Style, Wanted};
     use wavefield_gpu::report::Failures;
     use wavefield_gpu::vulkan::{Buffer, BufferDesc, Validation};
     use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
@@ -102,7 +105,12 @@ mod tests {
 
     /// A checked run of the wave.
     fn run() -> Headless {
+        run_by(Raster::Auto)
+    }
+
+    fn run_by(raster: Raster) -> Headless {
         let config = Config {
+            raster,
             grid: Grid { cols: 16, rows: 12 },
             producer: ProducerKind::Compute,
             size: SIZE,
@@ -135,7 +143,12 @@ mod tests {
     /// Only others are drawn, on sheets that are made for them.
     #[test]
     fn the_picture_on_screen_is_copied() {
-        let mut run = run();
+        for raster in [Raster::Graphics, Raster::Compute] {
+            copy_from_screen(run_by(raster));
+        }
+    }
+
+    fn copy_from_screen(mut run: Headless) {
         let array = DrawnArray::new(ArrayKind::Image, &[2, 3], Number::U8).unwrap();
         let own = put(&mut run, array, &[0, 50, 100, 150, 200, 250]);
         let seen = draw(&mut run, 2);
@@ -152,7 +165,7 @@ mod tests {
             unsafe { engine.render_views(&wanted, slot, (into.raw(), Owner::Queue), None) }.unwrap();
             engine.work.drain().unwrap();
             let sheets = &engine.work.side_views.as_ref().unwrap().views;
-            (into.bytes().unwrap() == seen, !sheets.needs(engine.device(), &wanted))
+            (into.bytes().unwrap() == seen, !sheets.needs(engine.device(), &engine.drawer.renderer, &wanted))
         };
         let take = |run: &mut Headless, camera| take_kind(run, camera, PictureKind::Color);
         let now = run.engine().drawer.view.camera;
@@ -161,6 +174,7 @@ mod tests {
         assert_eq!(take(&mut run, Camera { distance: 2.0 * now.distance, ..now }), (false, true));
         run.engine().set_color_map(ColorMap::Magma).unwrap();
         assert!(run.engine().drawer.on_screen().is_none());
+        assert!(run.pixels().unwrap() == seen, "what was drawn last is there, as it was");
         assert_eq!(take(&mut run, now), (false, true), "it has other colours now");
         drop(own);
         end(run);

@@ -11,6 +11,7 @@ mod exchange;
 mod observers;
 mod probe;
 mod producer_state;
+mod raster_choice;
 mod side_views;
 mod switch;
 mod timing;
@@ -24,7 +25,7 @@ use tracing::trace_span;
 
 use super::{Choice, Config, ContextThread, FrameTimes, RunSummary, Stop};
 use wavefield_draw::{ColorMap, FieldView, Picture, Style};
-use wavefield_gpu::vulkan::{Device, Flight, Pacer, Queue, begin, end};
+use wavefield_gpu::vulkan::{Device, Flight, Pacer, Queue, begin, end, one_shot};
 use wavefield_gpu::{Result, report::Failures};
 use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::producer::{Frame, reads};
@@ -39,6 +40,7 @@ pub use observers::Observers;
 pub use probe::FoundElement;
 use producer_state::ProducerState;
 pub use producer_state::SlotNow;
+use raster_choice::RasterChoice;
 use switch::Setup;
 use timing::Begun;
 pub use timing::FrameTiming;
@@ -89,7 +91,15 @@ impl Engine {
         let recordings = Recordings { flights: vec![None; pacer.depth()], draws: 0 };
         Ok(Self {
             observers: Observers { check, recorder: None, traced: None, watched: None, probe: None, times },
-            drawer: Drawer { renderer, view, scene: config.scene, format, recordings, last: None },
+            drawer: Drawer {
+                renderer,
+                view,
+                scene: config.scene,
+                format,
+                recordings,
+                choice: RasterChoice::new(),
+                last: None,
+            },
             work: Work {
                 side_views: None,
                 producer,
@@ -122,7 +132,21 @@ impl Engine {
         {
             work.producer.set_batch(frames);
         }
+        self.choose_raster();
         Ok(flight)
+    }
+
+    fn choose_raster(&mut self) {
+        let Self { observers, drawer, .. } = self;
+        let now = drawer.renderer.by_compute();
+        if let Some(timing) = observers.times.last.filter(|_| drawer.renderer.may_choose()) {
+            let next = drawer.choice.drawn(&timing, now);
+            if next != now {
+                drawer.renderer.set_by_compute(next);
+                drawer.last = None;
+                drawer.recordings.forget();
+            }
+        }
     }
 
     /// Produces and draws one frame, which can no longer be skipped: the producer's signal is enqueued before
@@ -150,7 +174,7 @@ impl Engine {
         drawer.last = None;
         if drawer.renderer.extent() != Some(picture.extent) {
             work.drain()?;
-            drawer.resize(picture.extent)?;
+            drawer.resize(&mut work.queue, picture.extent)?;
         }
         // Exclude the wait for earlier frames from this frame's CPU time.
         let began = Instant::now();
@@ -179,8 +203,9 @@ impl Engine {
             observer.submitted(flight.index, &frame, &produced, picture.extent);
         }
         let cpu = began.elapsed().saturating_sub(produced.blocked.unwrap_or_default());
-        observers.times.begun[flight.index] = Some(Begun { frame: frame.index, at: began, cpu });
-        drawer.last = after.stays.then_some((*picture, drawer.view));
+        observers.times.begun[flight.index] =
+            Some(Begun { frame: frame.index, at: began, cpu, by_compute: drawer.renderer.by_compute() });
+        drawer.last = picture.stays.then_some((*picture, drawer.view));
         Ok(())
     }
 
@@ -194,9 +219,24 @@ impl Engine {
         self.work.pacer.submitted()
     }
 
+    /// Prepares for pictures of this size. No frame may be in flight.
+    pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
+        self.keep_picture()?;
+        self.drawer.resize(&mut self.work.queue, extent)
+    }
+
+    /// Copies the last picture to its image if compute shaders have left it elsewhere. Waits for the queue.
+    pub fn keep_picture(&mut self) -> Result<()> {
+        let Self { drawer, work, .. } = self;
+        let Some((picture, _)) = &drawer.last else { return Ok(()) };
+        // SAFETY: recording; the picture stays, and `one_shot` waits for the queue.
+        one_shot(&mut work.queue, |commands| unsafe { drawer.renderer.record_copy(commands, picture) })
+    }
+
     /// Changes the colours from the next frame on. Waits for the GPU.
     pub fn set_color_map(&mut self, map: ColorMap) -> Result<()> {
         self.work.drain()?;
+        self.keep_picture()?;
         (self.work.side_views, self.drawer.last) = (None, None);
         self.drawer.renderer.set_color_map(&mut self.work.queue, map)
     }
@@ -204,8 +244,10 @@ impl Engine {
     /// Changes how the field is drawn from the next frame on. Waits for the GPU.
     pub fn set_style(&mut self, style: Style) -> Result<()> {
         self.work.drain()?;
+        self.keep_picture()?;
         (self.work.side_views, self.observers.probe, self.drawer.last) = (None, None, None);
         self.drawer.recordings.forget();
+        self.drawer.choice = RasterChoice::new();
         self.drawer.renderer.set_style(style)
     }
 
@@ -246,6 +288,7 @@ impl Engine {
             scene: drawer.scene,
             grid: drawer.array().grid(),
             producer: profile.name,
+            raster: drawer.renderer.may_choose().then(|| drawer.choice.to_string()),
             device: format!("{} ({})", info.name, info.driver),
             validation: instance.validates().then(|| instance.validation_log().warnings()),
         }

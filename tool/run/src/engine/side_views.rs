@@ -46,7 +46,11 @@ impl Engine {
             work.side_views =
                 Some(SideViews { pacer: Pacer::new(&work.queue, FLIGHTS)?, views: Views::new(FLIGHTS) });
         }
-        if work.side_views.as_ref().is_some_and(|side| side.views.needs(work.queue.device(), wanted)) {
+        if work
+            .side_views
+            .as_ref()
+            .is_some_and(|side| side.views.needs(work.queue.device(), &drawer.renderer, wanted))
+        {
             work.drain()?;
         }
         let (producer, wait_limit) = (work.producer.get(), &work.wait_limit);
@@ -77,12 +81,27 @@ impl Engine {
         // SAFETY: the pacer says that the flight is free; the rest is the caller's promise.
         unsafe { views.record(&device, flight.draw, (flight.index, source.0), wanted, into.0) }?;
         if let Some(Picture { image, final_layout, extent, .. }) = on_screen.filter(|_| !copied.is_empty()) {
-            let copies: Vec<_> =
-                copied.iter().map(|&(_, offset)| copy_of_level(0, *extent, offset)).collect();
-            // SAFETY: recording; the picture stays (`AfterDraw::stays`), its draw made it readable for copies,
-            // and the next draw waits for them; the rest is the caller's promise.
-            unsafe {
-                device.raw().cmd_copy_image_to_buffer(flight.draw, *image, *final_layout, into.0, &copies);
+            for &(_, offset) in &copied {
+                // SAFETY: recording; the picture stays, its draw made it readable for copies, and the next draw waits
+                // for them; the rest is the caller's promise.
+                unsafe {
+                    match drawer.renderer.pixels() {
+                        Some((pixels, bytes)) => {
+                            let copy = [vk::BufferCopy::default().dst_offset(offset).size(bytes)];
+                            device.raw().cmd_copy_buffer(flight.draw, pixels, into.0, &copy);
+                        }
+                        None => {
+                            let copy = [copy_of_level(0, *extent, offset)];
+                            device.raw().cmd_copy_image_to_buffer(
+                                flight.draw,
+                                *image,
+                                *final_layout,
+                                into.0,
+                                &copy,
+                            );
+                        }
+                    }
+                }
             }
         }
         barrier(match into.1 {

@@ -3,6 +3,7 @@
 use ash::vk;
 
 use super::Engine;
+use super::raster_choice::RasterChoice;
 use super::timing::FrameTimer;
 use super::work::WaitLimit;
 use crate::scene::make_producer;
@@ -47,6 +48,7 @@ impl Setup {
                 style: config.style,
                 color_map: config.color_map,
                 samples: config.samples,
+                raster: config.raster,
             },
         )?;
         let timestamps = Timestamps::new(queue.device(), flights)?;
@@ -67,8 +69,9 @@ impl Engine {
         if config.has_own_kernel() && handoff == Handoff::Inline && !config.risk_the_gpu {
             return Err(Error::Unsupported(format!("a kernel of your own does not run inline: {RISK}")));
         }
+        self.observers.settle(&mut self.work)?;
+        self.keep_picture()?;
         let Self { observers, drawer, work, flights } = self;
-        observers.settle(work)?;
         if let (Some((driver, info)), None) = (&choice.cuda, &work.context) {
             let made = Cuda::primary(*driver, info).map(Some).map_err(Error::from);
             work.context = choice.context(made, config)?;
@@ -90,6 +93,7 @@ impl Engine {
             wavefield_gpu::note!("note: the trace ends here, because the settings have changed");
         }
         (drawer.renderer, observers.times, work.pacer) = (made.renderer, made.times, pacer);
+        drawer.choice = RasterChoice::new();
         observers.times.collected = work.pacer.submitted();
         drawer.recordings.flights = vec![None; work.pacer.depth()];
         // Both APIs are at rest, so the old producer is not in use.

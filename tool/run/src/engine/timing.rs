@@ -14,6 +14,8 @@ pub struct FrameTiming {
     pub end_ns: Option<f64>,
     /// CPU time to produce, record and submit, without waits for the hand-off.
     pub cpu: Duration,
+    /// Whether compute shaders drew it.
+    pub by_compute: bool,
     /// From the start of production until the CPU noticed the end of the frame.
     pub latency: Duration,
 }
@@ -38,6 +40,7 @@ pub(super) struct Begun {
     pub(super) frame: u64,
     pub(super) at: Instant,
     pub(super) cpu: Duration,
+    pub(super) by_compute: bool,
 }
 
 pub(super) fn timing(begun: Begun, marks: Option<[f64; 3]>, producer: &dyn Producer) -> Result<FrameTiming> {
@@ -51,6 +54,7 @@ pub(super) fn timing(begun: Begun, marks: Option<[f64; 3]>, producer: &dyn Produ
         draw: between(DRAW, END),
         end_ns: marks.map(|marks| marks[END]),
         cpu: begun.cpu,
+        by_compute: begun.by_compute,
         latency: begun.at.elapsed(),
     })
 }

@@ -149,13 +149,14 @@ const APART: [Property; 6] = [
 ];
 
 /// Properties that may explain a difference, but do not prevent the comparison.
-const NOTED: [Property; 7] = [
+const NOTED: [Property; 8] = [
     ("CUDA", |run| run.machine.cuda.clone().unwrap_or_else(|| "none".into())),
     ("Vulkan", |run| run.machine.vulkan.clone()),
     ("processor", |run| run.machine.cpu.clone()),
     ("threads", |run| run.machine.threads.to_string()),
     ("system", |run| run.machine.os.clone()),
     ("wavefield", |run| run.machine.wavefield.clone()),
+    ("what draws", |run| run.settings.raster.clone()),
     ("rounds", |run| format!("{} of {} ms", run.settings.rounds, run.settings.round_ms)),
 ];
 

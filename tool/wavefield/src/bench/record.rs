@@ -26,11 +26,18 @@ pub struct Settings {
     pub scene: String,
     pub size: [u32; 2],
     pub samples: u32,
+    /// `--raster`. Files of before it say nothing: the graphics pipeline drew.
+    #[serde(default = "graphics")]
+    pub raster: String,
     /// Every cell runs once in each round, so that drift affects all cells alike.
     pub rounds: u32,
     /// The number of frames before the measured ones, for each cell in every round.
     pub warmup_frames: u64,
     pub round_ms: u64,
+}
+
+fn graphics() -> String {
+    "graphics".into()
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,6 +52,9 @@ pub struct Cell {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memset_us: Option<f64>,
     pub draw_us: Option<f64>,
+    /// Whether compute shaders drew the last frame.
+    #[serde(default)]
+    pub by_compute: bool,
     pub cpu_us: Distribution,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<f64>,

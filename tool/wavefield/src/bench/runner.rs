@@ -88,6 +88,7 @@ pub fn run(
             scene: word(base.scene),
             size: [plan.size.width, plan.size.height],
             samples: base.samples.count(),
+            raster: word(base.raster),
             rounds: plan.rounds,
             warmup_frames: plan.warmup_frames,
             round_ms: plan.round.as_millis() as u64,

@@ -22,6 +22,7 @@ pub(super) struct Measurements {
     pub(super) frame_us: Vec<f64>,
     pub(super) kernel_us: Vec<f64>,
     pub(super) draw_us: Vec<f64>,
+    pub(super) by_compute: bool,
     pub(super) cpu_us: Vec<f64>,
     pub(super) latency_us: Vec<f64>,
     pub(super) memset_us: Vec<f64>,
@@ -41,6 +42,7 @@ impl Measurements {
         }
         self.kernel_us.extend(timing.kernel.map(microseconds));
         self.draw_us.extend(timing.draw.map(microseconds));
+        self.by_compute = timing.by_compute;
         self.cpu_us.push(microseconds(timing.cpu));
         self.latency_us.push(microseconds(timing.latency));
     }
@@ -61,6 +63,7 @@ impl Measurements {
             kernel_us: mean(&self.kernel_us).filter(|_| produces),
             memset_us: mean(&self.memset_us),
             draw_us: mean(&self.draw_us).filter(|_| plan.strategy != Strategy::ProduceOnly),
+            by_compute: self.by_compute,
             cpu_us: Distribution::of(&mut self.cpu_us),
             cores: (!self.time.is_zero()).then(|| self.cpu.div_duration_f64(self.time)),
             blocking_waits: self.waits as f64 / frames.max(1) as f64,

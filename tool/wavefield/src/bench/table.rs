@@ -22,7 +22,10 @@ pub(super) const COLUMNS: [Column; 17] = [
     ("max", "µs", |cell| figure(cell.frame_us.max)),
     ("rate", "frames/s", |cell| figure(1e6 / cell.frame_us.mean)),
     ("kernel", "µs", |cell| maybe(cell.kernel_us)),
-    ("draw", "µs", |cell| maybe(cell.draw_us)),
+    ("draw", "µs", |cell| {
+        let draw = maybe(cell.draw_us);
+        if cell.by_compute { format!("{draw}c") } else { draw }
+    }),
     ("overhead", "µs", |cell| maybe(cell.overhead_us)),
     ("CPU", "µs", |cell| figure(cell.cpu_us.mean)),
     ("waits", "/frame", |cell| figure(cell.blocking_waits)),
@@ -35,7 +38,7 @@ pub(super) const COLUMNS: [Column; 17] = [
 
 pub(super) const MEANING: &str = "frame: mean time from the end of one frame on the GPU to the end of the next; p50 to max: of the same. \
      overhead: frame - kernel - the frame of render-only with as many slots. draw: includes the GPU's switches to CUDA \
-     during it. CPU: to produce, record and submit. -: nothing to measure. ~: noisy, the means of its rounds lie more than 10 % apart; \
+     during it; c: by compute shaders. CPU: to produce, record and submit. -: nothing to measure. ~: noisy, the means of its rounds lie more than 10 % apart; \
      measure again before quoting it.";
 
 /// A table of at most 160 columns with one row per cell, grouped by grid. It ends with the recommended

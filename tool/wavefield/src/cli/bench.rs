@@ -4,7 +4,7 @@ use std::time::Duration;
 use ash::vk;
 use clap::{Args, Subcommand, ValueEnum};
 use wavefield::bench::{self as bench, Plan, Strategy, Table, record::Report};
-use wavefield_draw::Samples;
+use wavefield_draw::{Raster, Samples};
 use wavefield_gpu::report::Failures;
 use wavefield_gpu::vulkan::AdapterInfo;
 use wavefield_gpu::{Error, Result, note, output_file::check_outputs, output_file::write_json, say};
@@ -62,15 +62,18 @@ pub(super) struct BenchArgs {
     /// Samples per pixel: 4 for smooth edges, 1 for speed.
     #[arg(long, value_enum, default_value_t, help_heading = help::OUTPUT)]
     samples: Samples,
+    /// What draws. A cell's draw says which of the two it was.
+    #[arg(long, value_enum, default_value_t, help_heading = help::HOW)]
+    raster: Raster,
     /// Write a self-contained page with a chart. With a file name that ends in .svg, write the chart alone.
     #[arg(long, value_name = "FILE.html|FILE.svg", value_parser = parse::named(&["html", "htm", "svg"]), help_heading = help::OUTPUT)]
     report: Option<PathBuf>,
     /// Measure nothing: show a file that --json wrote, as a table; --report works too.
-    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "size", "samples", "scene", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "size", "samples", "raster", "scene", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
     from: Option<PathBuf>,
     /// Measure nothing: compare JSON files. Commas separate several runs on one side, so a file name cannot
     /// contain a comma.
-    #[arg(long, num_args = 2, value_names = ["OLD.json,…", "NEW.json,…"], value_parser = parse::files(), conflicts_with_all = ["quick", "json", "report", "samples", "scene", "size", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
+    #[arg(long, num_args = 2, value_names = ["OLD.json,…", "NEW.json,…"], value_parser = parse::files(), conflicts_with_all = ["quick", "json", "report", "samples", "raster", "scene", "size", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
     compare: Option<Vec<Vec<PathBuf>>>,
     /// With --compare: exit with code 1 if a cell's frame time certainly grew by more than this factor.
     #[arg(long, value_name = "FACTOR", value_parser = parse::factor, allow_hyphen_values = true, help_heading = "A saved run")]
@@ -152,8 +155,13 @@ pub(super) fn execute(mut args: BenchArgs, stop: &Stop) -> Result<()> {
     if args.strategies.contains(&Strategy::INLINE) {
         args.kernel.check_inline()?;
     }
-    let mut config =
-        Config { device: device.clone(), scene: args.scene, samples: args.samples, ..Config::default() };
+    let mut config = Config {
+        device: device.clone(),
+        scene: args.scene,
+        samples: args.samples,
+        raster: args.raster,
+        ..Config::default()
+    };
     args.kernel.apply(&mut config)?;
     if args.strategies.is_empty() && args.kernel.check_inline().is_err() {
         note!("note: inline is left out: {RISK}");

@@ -7,7 +7,7 @@ use clap::{CommandFactory, FromArgMatches};
 use proptest::prelude::*;
 use proptest::sample::select;
 use vulkan_cuda::Ring;
-use wavefield_draw::{Camera, ColorMap, Samples, Style};
+use wavefield_draw::{Camera, ColorMap, Raster, Samples, Style};
 use wavefield_gpu::cuda::KernelSource;
 use wavefield_gpu::vulkan::{PresentMode, Validation};
 use wavefield_handoff::Handoff;
@@ -61,6 +61,7 @@ prop_compose! {
         names in prop::array::uniform3(prop::option::of("[a-z '\"$\\\\ü%-]{1,12}")),
         raw in any::<bool>(), record_side in 16u32..=4096,
         samples in select(vec![Samples::One, Samples::Four]),
+        raster in select(vec![Raster::Auto, Raster::Graphics, Raster::Compute]),
     ) -> Config {
         let [output, record, trace] = names;
         let ending = |name: Option<String>, ending| name.map(|name| format!("{name}.{ending}").into());
@@ -79,6 +80,7 @@ prop_compose! {
             record_side: if has_side { record_side } else { Config::default().record_side },
             trace: ending(trace, "json"),
             samples,
+            raster,
             ..Config::default()
         }
     }

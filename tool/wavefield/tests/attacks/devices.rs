@@ -95,6 +95,22 @@ fn swiftshader_fills_and_draws_everything_right() {
     }
 }
 
+/// SwiftShader has no 64-bit atomics.
+#[test]
+fn where_compute_shaders_cannot_draw_the_graphics_pipeline_does() {
+    let Some(swiftshader) = swiftshader() else { return };
+    let mut command = with_drivers(&[&swiftshader]);
+    let output =
+        command.args(SMALL).args(["--headless", "--producer=host", "--raster=compute"]).output().unwrap();
+    assert_exit(&output, 0);
+    assert!(stderr(&output).contains("no 64-bit atomics"), "{}", stderr(&output));
+    let mut command = common::wavefield();
+    command.args(SMALL).args(["--headless", "--producer=host", "--raster=compute", "--scene=texture"]);
+    let output = command.output().unwrap();
+    assert_exit(&output, 0);
+    assert!(stderr(&output).contains("draw no texture"), "{}", stderr(&output));
+}
+
 /// winit and X11 store the size of a window in 16 bits.
 #[test]
 fn a_window_that_no_display_has_is_refused_in_words() {

@@ -138,7 +138,7 @@ impl Screen for Offscreen {
         let mut make = |extent| -> Result<()> {
             // Drop the old target first, so that two never exist at once.
             self.target = None;
-            engine.drawer.resize(extent)?;
+            engine.resize(extent)?;
             self.target = Some(OffscreenTarget::new(engine.device(), extent, OffscreenTarget::FORMAT)?);
             Ok(())
         };

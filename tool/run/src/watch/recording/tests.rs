@@ -49,7 +49,14 @@ fn frame(queue: &mut Queue, film: &mut Film, target: &Image, number: u64, now: D
     let flight = (number % 2) as usize;
     // A layout other than the copy's, as in a window.
     let (image, view, extent) = (target.raw(), target.view(), target.extent());
-    let picture = Picture { image, view, extent, final_layout: vk::ImageLayout::GENERAL };
+    let picture = Picture {
+        image,
+        view,
+        extent,
+        final_layout: vk::ImageLayout::GENERAL,
+        stays: false,
+        takes_copies: false,
+    };
     let wants = film.wants(flight, now);
     let device = queue.device().clone();
     let value = |step: u64| (number * step % 256) as f32 / 255.0;

@@ -1,0 +1,433 @@
+//! Draws by compute shaders in place of the graphics pipeline: see `parts/raster.wgsl`.
+//!
+//! A first pass finds what is nearest at each sample; a second one shades each pixel once, into a buffer that is then
+//! copied to the picture. Data-centre GPUs have few units for the graphics pipeline, so this takes a tenth of its time there
+//! (docs/performance.md, "The draw").
+
+use std::ffi::CStr;
+
+use ash::vk;
+use bytemuck::{Pod, Zeroable};
+use gpu_allocator::MemoryLocation;
+use vulkan_cuda::ownership::Access;
+
+use super::inputs::Inputs;
+use super::pass::{PICTURE_STAGES, next_use};
+use super::pipeline::Pipeline;
+use super::{OffscreenTarget, Output, Picture, Samples, Slices, Style};
+use wavefield_gpu::Result;
+use wavefield_gpu::shaders::spirv;
+use wavefield_gpu::vulkan::{
+    AutoDestroy, Buffer, BufferDesc, Device, Queue, buffer_barrier, copy_of_level, groups, image_barrier,
+    one_shot, pipeline_barrier, shader_module,
+};
+use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
+
+/// What draws arrays. The picture is the same, but for rounding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Raster {
+    /// What takes less time; on a software device the graphics pipeline.
+    #[default]
+    Auto,
+    /// The graphics pipeline.
+    Graphics,
+    /// Compute shaders, where they can.
+    Compute,
+}
+
+/// Must match `Raster` in `parts/raster.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Constants {
+    begin: u32,
+    pixels: u32,
+    samples: u32,
+    is_bgra: u32,
+    first: u32,
+    sharers: u32,
+    blocks: u32,
+    across: u32,
+}
+
+pub(super) const CONSTANTS: vk::PushConstantRange = vk::PushConstantRange {
+    stage_flags: vk::ShaderStageFlags::COMPUTE,
+    offset: 0,
+    size: size_of::<Constants>() as u32,
+};
+/// The buffers of a [`Canvas`].
+pub(super) const BUFFERS: [(vk::DescriptorType, vk::ShaderStageFlags); 3] =
+    [(vk::DescriptorType::STORAGE_BUFFER, vk::ShaderStageFlags::COMPUTE); 3];
+
+/// The bytes of a sample in `nearest`.
+const KEY: u64 = 8;
+/// A block of cells, and a block of pixels that are shaded.
+const CELLS: u32 = 16;
+const SHADED: [u32; 2] = [32, 8];
+/// About how many threads, or workgroups of cells, a GPU needs to be busy.
+const BUSY_THREADS: u64 = 1 << 18;
+const BUSY_GROUPS: u64 = 1024;
+/// The blocks of cells that `has_huge` has room for.
+const MAX_BLOCKS: u32 = 1 << 20;
+/// The number of workgroups that every device allows in one dimension (`maxComputeWorkGroupCount`).
+const MAX_GROUPS: u32 = 65_535;
+
+const READS_AND_WRITES: Access = Access {
+    stage: vk::PipelineStageFlags2::COMPUTE_SHADER,
+    access: vk::AccessFlags2::from_raw(
+        vk::AccessFlags2::SHADER_STORAGE_READ.as_raw() | vk::AccessFlags2::SHADER_STORAGE_WRITE.as_raw(),
+    ),
+};
+
+/// The pipelines that draw one kind of array.
+pub(super) struct Passes {
+    /// `None` for an image, which is only shaded.
+    first: Option<Pipeline>,
+    /// Draws the triangles that the first pass leaves.
+    huge: Option<Pipeline>,
+    shade: Pipeline,
+    output: Output,
+    samples: u32,
+    is_bgra: bool,
+    work: Work,
+}
+
+/// What the first pass draws.
+enum Work {
+    /// Blocks of cells, across and along. Each is a workgroup, or several share it.
+    Cells([u32; 2]),
+    /// The number of dots. Each is a thread, or several share it.
+    Dots(u64),
+}
+
+impl Work {
+    /// Returns the workgroups, and the number that share a block or a dot, if `pictures` are drawn at once: as many as keep
+    /// the GPU busy.
+    fn shared(&self, pictures: usize) -> ([u32; 2], u32) {
+        match *self {
+            Self::Cells(blocks) => {
+                let all = u64::from(blocks[0]) * u64::from(blocks[1]) * pictures as u64;
+                (blocks, (BUSY_GROUPS / all).clamp(1, 64) as u32)
+            }
+            Self::Dots(count) => {
+                let sharers = (BUSY_THREADS / (count * pictures as u64)).clamp(1, 64).next_power_of_two();
+                (groups(count * sharers), sharers as u32)
+            }
+        }
+    }
+}
+
+impl Passes {
+    /// Returns `None` if this device, array or output needs the graphics pipeline.
+    pub(super) fn new(
+        device: &Device,
+        layout: vk::PipelineLayout,
+        (output, samples): (Output, Samples),
+        array: &DrawnArray,
+        style: Style,
+    ) -> Result<Option<Self>> {
+        let is_bgra = match output {
+            Output::Facts | Output::Color(OffscreenTarget::FORMAT) => false,
+            Output::Color(vk::Format::B8G8R8A8_SRGB) => true,
+            Output::Color(_) => return Ok(None),
+        };
+        let (grid, count) = (array.grid(), array.grid().count());
+        let is_cells = matches!(
+            (array.kind(), style),
+            (ArrayKind::Mesh | ArrayKind::Surface, Style::Surface | Style::Wireframe)
+        );
+        let work = match is_cells {
+            true => Work::Cells([grid.cols, grid.rows].map(|vertices| (vertices - 1).div_ceil(CELLS))),
+            false => Work::Dots(count),
+        };
+        let (groups, _) = work.shared(1);
+        // A triangle's number has 32 bits.
+        let is_too_large = 2 * count >= u64::from(u32::MAX)
+            || groups.iter().any(|&groups| groups > MAX_GROUPS)
+            || is_cells && u64::from(groups[0]) * u64::from(groups[1]) > u64::from(MAX_BLOCKS);
+        if !device.info().atomics64 || is_too_large {
+            return Ok(None);
+        }
+        let shaders = Shaders::of(array.kind(), is_cells);
+        let (shade, entry) = match (output, style) {
+            (Output::Facts, _) => (shaders.facts, c"shade_facts_main"),
+            (_, Style::Wireframe) if is_cells => (shaders.wireframe, c"shade_wireframe_main"),
+            _ => (shaders.shade, c"shade_main"),
+        };
+        let optional = |shader: Option<&[u8]>, entry| {
+            shader.map(|spirv| pipeline(device, layout, spirv, entry)).transpose()
+        };
+        Ok(Some(Self {
+            first: optional(shaders.raster, c"raster_main")?,
+            huge: optional(shaders.huge, c"huge_main")?,
+            shade: pipeline(device, layout, shade, entry)?,
+            // A dot covers whole pixels.
+            samples: if is_cells || array.kind() == ArrayKind::Image { samples.count() } else { 1 },
+            output,
+            is_bgra,
+            work,
+        }))
+    }
+}
+
+/// The SPIR-V of the shaders that draw one kind of array.
+struct Shaders {
+    raster: Option<&'static [u8]>,
+    huge: Option<&'static [u8]>,
+    shade: &'static [u8],
+    /// Same as `shade` for dots and images.
+    wireframe: &'static [u8],
+    facts: &'static [u8],
+}
+
+impl Shaders {
+    fn of(kind: ArrayKind, is_cells: bool) -> Self {
+        macro_rules! shader {
+            ($file:literal, $entry:literal) => {
+                const { spirv(concat!($file, "_raster.", $entry)) }
+            };
+        }
+        macro_rules! shaded {
+            ($file:literal, $raster:expr, $huge:expr, $wireframe:literal) => {
+                Self {
+                    raster: $raster,
+                    huge: $huge,
+                    shade: shader!($file, "shade_main"),
+                    wireframe: shader!($file, $wireframe),
+                    facts: shader!($file, "shade_facts_main"),
+                }
+            };
+        }
+        macro_rules! cells {
+            ($file:literal) => {{
+                let (raster, huge) = (shader!($file, "raster_main"), shader!($file, "huge_main"));
+                shaded!($file, Some(raster), Some(huge), "shade_wireframe_main")
+            }};
+        }
+        macro_rules! dots {
+            ($file:literal) => {
+                shaded!($file, Some(shader!($file, "raster_main")), None, "shade_main")
+            };
+        }
+        match (kind, is_cells) {
+            (ArrayKind::Mesh, true) => cells!("field"),
+            (ArrayKind::Surface, true) => cells!("heights"),
+            (ArrayKind::Mesh, false) => dots!("points"),
+            (ArrayKind::Surface, false) => dots!("height_points"),
+            (ArrayKind::Points, _) => dots!("cloud"),
+            (ArrayKind::Image, _) => shaded!("image", None, None, "shade_main"),
+        }
+    }
+}
+
+fn pipeline(device: &Device, layout: vk::PipelineLayout, spirv: &[u8], entry: &CStr) -> Result<Pipeline> {
+    let module = shader_module(device, spirv)?;
+    let stage = vk::PipelineShaderStageCreateInfo::default()
+        .stage(vk::ShaderStageFlags::COMPUTE)
+        .module(module.raw())
+        .name(entry);
+    let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(layout)];
+    // SAFETY: a live device, and a description that points to locals. On failure, nothing was made.
+    AutoDestroy::new(device, "vkCreateComputePipelines", |vk| unsafe {
+        let made = vk.create_compute_pipelines(vk::PipelineCache::null(), &info, None);
+        made.map(|made| made[0]).map_err(|(_, result)| result)
+    })
+}
+
+/// The buffers that [`Passes`] draw on. All frames share them, because the frames of one queue are drawn one after
+/// another.
+pub(super) struct Canvas {
+    /// What is nearest at each sample. All zeros between frames.
+    nearest: Buffer,
+    pixels: Buffer,
+    /// For each block of cells, whether triangles are left for [`Passes::huge`].
+    has_huge: Buffer,
+    extent: vk::Extent2D,
+    device: Device,
+}
+
+impl Canvas {
+    /// Returns `None` if the device's buffers are too small for such a picture. Waits for the queue.
+    pub(super) fn new(
+        queue: &mut Queue,
+        extent: vk::Extent2D,
+        (output, samples): (Output, Samples),
+    ) -> Result<Option<Self>> {
+        let device = queue.device().clone();
+        let count = u64::from(extent.width) * u64::from(extent.height);
+        let bytes = [KEY * u64::from(samples.count()) * count, output.bytes().iter().sum::<u64>() * count];
+        // Shaders count samples and words in 32 bits.
+        let limit = device.info().largest_buffer.0.min(4 * u64::from(u32::MAX));
+        if bytes.iter().any(|&bytes| bytes > limit) {
+            return Ok(None);
+        }
+        let buffer = |label, size, usage| {
+            let usage = usage | vk::BufferUsageFlags::STORAGE_BUFFER;
+            Buffer::new(&device, &BufferDesc { label, size, usage, location: MemoryLocation::GpuOnly })
+        };
+        let nearest = buffer("nearest", bytes[0], vk::BufferUsageFlags::TRANSFER_DST)?;
+        let pixels = buffer("pixels", bytes[1], vk::BufferUsageFlags::TRANSFER_SRC)?;
+        let has_huge = buffer("huge triangles", 4 * u64::from(MAX_BLOCKS), vk::BufferUsageFlags::empty())?;
+        // SAFETY: recording; the buffer lives until `one_shot` has waited for the queue.
+        one_shot(queue, |commands| unsafe {
+            device.raw().cmd_fill_buffer(commands, nearest.raw(), 0, vk::WHOLE_SIZE, 0);
+        })?;
+        Ok(Some(Self { nearest, pixels, has_huge, extent, device }))
+    }
+
+    pub(super) fn pixels(&self) -> (vk::Buffer, u64) {
+        (self.pixels.raw(), self.pixels.size())
+    }
+
+    pub(super) fn buffers(&self) -> [vk::Buffer; 3] {
+        [self.nearest.raw(), self.pixels.raw(), self.has_huge.raw()]
+    }
+
+    /// Records the passes for one view in each tile, and copies to the pictures unless they stay. Without pictures, the tiles,
+    /// which have one size, then follow each other in [`Canvas::pixels`], for each format of the output.
+    ///
+    /// # Safety
+    /// Same as [`FieldRenderer::record_tiles`](super::FieldRenderer), whose inputs and layout these are. There must be room
+    /// for the tiles. With pictures there must be one, which covers them.
+    pub(super) unsafe fn record(
+        &self,
+        commands: vk::CommandBuffer,
+        flight: usize,
+        (passes, inputs): (&Passes, &Inputs),
+        (pictures, first, tiles): (&[Picture], usize, &[vk::Rect2D]),
+        slices: Option<Slices<'_>>,
+    ) {
+        let vk = self.device.raw();
+        let (compute, stage) = (vk::PipelineBindPoint::COMPUTE, vk::ShaderStageFlags::COMPUTE);
+        let vk::Extent2D { width, height } = self.extent;
+        let is_cells = matches!(passes.work, Work::Cells(_));
+        let ([across, along], sharers) = passes.work.shared(tiles.len());
+        let constants = Constants {
+            begin: 0,
+            pixels: width * height,
+            samples: passes.samples,
+            is_bgra: u32::from(passes.is_bgra),
+            first: 0,
+            sharers,
+            blocks: 0,
+            across,
+        };
+        // SAFETY: (here and below) recording, outside a render pass (the caller's promise); every object belongs to this
+        // device.
+        let dispatch = |constants: Constants, [x, y, z]: [u32; 3]| unsafe {
+            vk.cmd_push_constants(
+                commands,
+                inputs.bindings.layout(),
+                stage,
+                0,
+                bytemuck::bytes_of(&constants),
+            );
+            vk.cmd_dispatch(commands, x, y, z);
+        };
+        let bind = |pipeline: &Pipeline| unsafe { vk.cmd_bind_pipeline(commands, compute, pipeline.raw()) };
+        let barrier = |buffers: &[vk::BufferMemoryBarrier2<'_>], images: &[vk::ImageMemoryBarrier2<'_>]| unsafe {
+            pipeline_barrier(&self.device, commands, buffers, images);
+        };
+        let Access { stage: in_compute, access } = READS_AND_WRITES;
+        let copied = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
+        let nearest = buffer_barrier(self.nearest.raw(), (in_compute, access), (in_compute, access));
+        let has_huge = buffer_barrier(self.has_huge.raw(), (in_compute, access), (in_compute, access));
+        let pixels = self.pixels.raw();
+        barrier(&[nearest, has_huge, buffer_barrier(pixels, copied, (in_compute, access))], &[]);
+        let depth = if is_cells { sharers } else { 1 };
+        let count = slices.as_ref().map_or(1, |slices| slices.count);
+        let aim = |number: usize| {
+            // SAFETY: as above; the flight's source and view are set.
+            unsafe { inputs.bind_compute(commands, flight, first + number) };
+            let vk::Extent2D { width, height } = tiles[number].extent;
+            Constants { begin: number as u32 * width * height, ..constants }
+        };
+        // As many tiles at once as `has_huge` has room for.
+        let at_once = if is_cells { (MAX_BLOCKS / (across * along)) as usize } else { usize::MAX };
+        let numbers: Vec<_> = (0..tiles.len()).collect();
+        for numbers in numbers.chunks(at_once.max(1)) {
+            let Some(pipeline) = &passes.first else { break };
+            bind(pipeline);
+            let blocks = |number: usize| (number - numbers[0]) as u32 * across * along;
+            for &number in numbers {
+                let constants = aim(number);
+                for slice in 0..count {
+                    let part = |slice| (u64::from(along) * slice as u64 / count as u64) as u32;
+                    let (first, end) = (part(slice), part(slice + 1));
+                    if first < end {
+                        let constants = Constants { first, blocks: blocks(number), ..constants };
+                        dispatch(constants, [across, end - first, depth]);
+                    }
+                    if let Some(slices) = &slices {
+                        (slices.after)(slice);
+                    }
+                }
+            }
+            let Some(pipeline) = &passes.huge else { continue };
+            barrier(&[has_huge], &[]);
+            bind(pipeline);
+            for &number in numbers {
+                let constants = aim(number);
+                dispatch(Constants { blocks: blocks(number), ..constants }, [across, along, depth]);
+            }
+            barrier(&[has_huge], &[]);
+        }
+        barrier(&[nearest], &[]);
+        bind(&passes.shade);
+        for (number, tile) in tiles.iter().enumerate() {
+            let vk::Extent2D { width, height } = tile.extent;
+            dispatch(aim(number), [width.div_ceil(SHADED[0]), height.div_ceil(SHADED[1]), 1]);
+        }
+        if let (Some(slices), None) = (&slices, &passes.first) {
+            (0..slices.count).for_each(|slice| (slices.after)(slice));
+        }
+        barrier(&[buffer_barrier(pixels, (in_compute, access), copied)], &[]);
+        if pictures.iter().all(|picture| !picture.stays) {
+            // SAFETY: the caller's promise.
+            unsafe { self.record_copies(commands, pictures, passes.output) };
+        }
+    }
+
+    /// Records copies to pictures, one for each format of the output.
+    ///
+    /// # Safety
+    /// `commands` must be recording, outside a render pass. The pictures must live until they are done, have the canvas's
+    /// size, and be what was drawn last.
+    pub(super) unsafe fn record_copies(
+        &self,
+        commands: vk::CommandBuffer,
+        pictures: &[Picture],
+        output: Output,
+    ) {
+        let to = (
+            vk::ImageLayout::TRANSFER_DST_OPTIMAL,
+            (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE),
+        );
+        // The previous use was a draw, a present (the acquire semaphore's wait is at this stage) or a copy.
+        let from = (vk::ImageLayout::UNDEFINED, (PICTURE_STAGES, vk::AccessFlags2::NONE));
+        let before = |picture: &Picture| image_barrier(picture.image, from, to);
+        let after = |picture: &Picture| {
+            image_barrier(picture.image, to, (picture.final_layout, next_use(picture.final_layout)))
+        };
+        let barrier = |images: Vec<_>| {
+            // SAFETY: recording, and the pictures live (the caller's promise).
+            unsafe { pipeline_barrier(&self.device, commands, &[], &images) };
+        };
+        barrier(pictures.iter().map(before).collect());
+        let mut offset = 0;
+        for (picture, bytes) in pictures.iter().zip(output.bytes()) {
+            let copy = [copy_of_level(0, self.extent, offset)];
+            // SAFETY: as above; the buffer holds all of them.
+            unsafe {
+                self.device.raw().cmd_copy_buffer_to_image(
+                    commands,
+                    self.pixels.raw(),
+                    picture.image,
+                    to.0,
+                    &copy,
+                );
+            }
+            offset += bytes * u64::from(self.extent.width) * u64::from(self.extent.height);
+        }
+        barrier(pictures.iter().map(after).collect());
+    }
+}

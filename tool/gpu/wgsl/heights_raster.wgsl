@@ -1,0 +1,8 @@
+// Heights as a surface, by compute.
+//!use globals
+//!use backdrop
+//!use raster
+//!use numbers
+//!use heights
+//!use surface
+//!use cells
