@@ -749,7 +749,10 @@ def films(out: Path) -> str:
         assert len({picture.tobytes() for picture in wanted}) == levels
         for behind in (0, 2, 6):
             pictures = field.pictures(arrays(), behind=behind)
-            wrong = sum((picture != wanted[number % levels]).any() for number, picture in enumerate(pictures))
+            # The graphics pipeline and compute shaders, which `--raster auto` tries in turn, round differently.
+            wrong = sum(
+                (abs(picture.astype(int) - wanted[number % levels]) > 2).any() for number, picture in enumerate(pictures)
+            )
             assert wrong == 0, f"{wrong} of {count} pictures are wrong, {behind} behind"
     return f"3 times {count} pictures, none wrong"
 

@@ -13,8 +13,8 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -38,7 +38,7 @@ class _Here(threading.local):
 
 
 _here = _Here()
-_NOTHING = nullcontext()
+NOTHING = nullcontext()
 
 AWAKE_SECONDS = 200e-6
 """How long a wait looks again and again before it sleeps, which takes 60 µs at least."""
@@ -154,28 +154,7 @@ class Context:
         whether a graph is captured on a stream, are asked for once. So no code of the user may run in it.
         """
         blocks = _here.blocks
-        return _NOTHING if blocks and blocks[-1] is self else self._made_current()
-
-    @contextmanager
-    def _made_current(self) -> Iterator[None]:
-        depth = len(_here.blocks)
-        self.call("cuCtxPushCurrent", self.raw)
-        try:
-            relaxed = self.driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-            mode = self.call("cuThreadExchangeStreamCaptureMode", relaxed)
-            try:
-                if depth == 0:
-                    _streams.asked.found = {}
-                _here.blocks.append(self)
-                yield
-            finally:
-                del _here.blocks[depth:]
-                if depth == 0:
-                    _streams.asked.found = None
-                    _here.uncaptured.clear()
-                self.call("cuThreadExchangeStreamCaptureMode", mode)
-        finally:
-            self.call("cuCtxPopCurrent")
+        return NOTHING if blocks and blocks[-1] is self else _Current(self)
 
     def refuse_capture(self, *streams: _streams.Stream) -> None:
         """Raise if a graph is being captured on one of the streams, or on a library's current stream.
@@ -183,7 +162,7 @@ class Context:
         Nothing must be enqueued there: that would end the capture, or become a part of the graph.
         """
         known = _here.uncaptured.get(self.ordinal)
-        if known is not None and known.issuperset([stream.handle for stream in streams]):
+        if known is not None and all(stream.handle in known for stream in streams):
             return
         with self.current():
             asked = {*streams, *_streams.current_streams(self.ordinal).values()}
@@ -277,6 +256,41 @@ class Context:
             return int(
                 self.call("cuStreamCreate", flags.CU_STREAM_DEFAULT if ordered else flags.CU_STREAM_NON_BLOCKING)
             )
+
+
+class _Current:
+    """What `Context.current` returns. A class, because a generator takes 2 µs longer."""
+
+    __slots__ = ("context", "depth", "mode")
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.mode: Any = None
+
+    def __enter__(self) -> None:
+        context = self.context
+        self.depth, self.mode = len(_here.blocks), None
+        context.call("cuCtxPushCurrent", context.raw)
+        try:
+            relaxed = context.driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+            self.mode = context.call("cuThreadExchangeStreamCaptureMode", relaxed)
+            if self.depth == 0:
+                _streams.asked.found = {}
+            _here.blocks.append(context)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_error: object) -> None:
+        try:
+            del _here.blocks[self.depth :]
+            if self.depth == 0:
+                _streams.asked.found = None
+                _here.uncaptured.clear()
+            if self.mode is not None:
+                self.context.call("cuThreadExchangeStreamCaptureMode", self.mode)
+        finally:
+            self.context.call("cuCtxPopCurrent")
 
 
 def _call(module: Any, function: str, *arguments: Any) -> Any:

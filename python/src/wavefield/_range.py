@@ -190,11 +190,13 @@ class _Finder:
         image = files("wavefield").joinpath("range.ptx").read_bytes()
         with context.current():
             self.function = context.call("cuModuleGetFunction", context.call("cuModuleLoadData", image), b"range")
-            self.found = int(context.call("cuMemAlloc", RESULT))
+            self.found = int(context.call("cuMemAlloc", RESULTS * RESULT))
             self.host = int(context.call("cuMemHostAlloc", RESULTS * RESULT, 0))
-            # Independent of the default stream, which may wait for the renderer.
+            # For arrays of which nobody says which stream writes them. Independent of the default stream, which may
+            # wait for the renderer.
             self.stream = Stream(context.make_stream(ordered=False))
-            context.call("cuMemsetD8Async", self.found, 0, RESULT, self.stream.handle)
+            context.call("cuMemsetD8Async", self.found, 0, RESULTS * RESULT, self.stream.handle)
+            _cuda.wait(lambda: context.passed("cuStreamQuery", self.stream.handle), lambda: None)
         self.started = 0
 
     def start(self, source: Source, value: int | None) -> Any:
@@ -204,18 +206,20 @@ class _Finder:
         rows, cols, *_ = (*source.shape[:inner], 1)
         row_stride, col_stride, *_ = (*source.strides[:inner], 0)
         components, step = (*source.shape[inner:], 1)[0], (*source.strides[inner:], 0)[0]
+        # A stream that waits for another, while that waits for the renderer, may keep the GPU for 2 ms (H200).
+        stream = source.written_on(self.context) or self.stream
         with self.lock:
-            to = self.host + RESULT * (self.started % RESULTS)
+            found, to = (there + RESULT * (self.started % RESULTS) for there in (self.found, self.host))
             self.started += 1
             keys = (ctypes.c_uint64 * (KEYS + 1)).from_address(to)
             keys[KEYS] = 0
             numbers = (rows, cols, row_stride, col_stride, step, components, components if value is None else value)
             item = ord(source.dtype[0]) * 256 + _SIZES[source.dtype]
-            values = (source.pointer, *numbers, item, self.found, to)
+            values = (source.pointer, *numbers, item, found, to)
             kept = [kind(value) for kind, value in zip(_SIGNATURE, values, strict=True)]
             arguments = (ctypes.c_void_p * len(kept))(*map(ctypes.addressof, kept))
-            launch = (min(-(-rows * cols // THREADS), 256), 1, 1, THREADS, 1, 1, 0, self.stream.handle)
-            source.order(self.context, self.stream)
+            launch = (min(-(-rows * cols // THREADS), 256), 1, 1, THREADS, 1, 1, 0, stream.handle)
+            source.order(self.context, stream)
             self.context.call("cuLaunchKernel", self.function, *launch, ctypes.addressof(arguments), 0)
         return keys
 

@@ -185,6 +185,10 @@ class Source:
         """Check the array against the field's layout, and return its bytes from row to row."""
         return require_shape(layout, self.shape, self.strides, self.dtype)
 
+    def written_on(self, context: _cuda.Context) -> Stream | None:
+        """Return the stream that writes the array, if it is known, and a stream of this context."""
+        return self._ready if self.ordinal == context.ordinal else None
+
     def order(self, context: _cuda.Context, stream: Stream) -> None:
         """Make `stream` wait, on the GPU, until the array is written."""
         if self.ordinal in (None, context.ordinal):

@@ -67,7 +67,7 @@ def _at_once(method: Method) -> Method:
 
     @functools.wraps(method)
     def whole(field: Field, *arguments: Any, **named: Any) -> Any:
-        with contextlib.nullcontext() if field._context is None else field._context.current():
+        with _cuda.NOTHING if field._context is None else field._context.current():
             return method(field, *arguments, **named)
 
     return cast("Method", whole)
