@@ -750,9 +750,8 @@ def films(out: Path) -> str:
         for behind in (0, 2, 6):
             pictures = field.pictures(arrays(), behind=behind)
             # The graphics pipeline and compute shaders, which `--raster auto` tries in turn, round differently.
-            wrong = sum(
-                (abs(picture.astype(int) - wanted[number % levels]) > 2).any() for number, picture in enumerate(pictures)
-            )
+            unlike = (abs(picture.astype(int) - wanted[n % levels]) > 2 for n, picture in enumerate(pictures))
+            wrong = sum(pixels.any() for pixels in unlike)
             assert wrong == 0, f"{wrong} of {count} pictures are wrong, {behind} behind"
     return f"3 times {count} pictures, none wrong"
 

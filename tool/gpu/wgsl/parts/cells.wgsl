@@ -133,36 +133,55 @@ fn bias_of(edge: vec2i) -> i32 {
     return select(-1, 0, edge.y < 0 || (edge.y == 0 && edge.x > 0));
 }
 
-// Draws a triangle of at most `LONG`: a thread alone, or one of a gang that draws a block of pixels at once.
-fn draw_pixels(triangle: Triangle, block: vec2i, lane: i32) {
+// A triangle whose corners are in an order in which its area is positive.
+struct Oriented {
+    a: Corner,
+    b: Corner,
+    c: Corner,
+    // Its edges, opposite of each corner.
+    bc: vec2i,
+    ca: vec2i,
+    ab: vec2i,
+    bias: vec3i,
+    // The depth's change for the part of the area that belongs to b, and to c.
+    to_b: f32,
+    to_c: f32,
+}
+
+// `area` is twice the area; it may be negative, but not 0.
+fn oriented(triangle: Triangle, area: f32) -> Oriented {
     let a = triangle.a;
     var b = triangle.b;
     var c = triangle.c;
-    var area = cross32(b.at - a.at, c.at - a.at);
-    if area == 0 {
-        return;
-    }
-    if area < 0 {
+    if area < 0.0 {
         b = triangle.c;
         c = triangle.b;
-        area = -area;
     }
     let bc = c.at - b.at;
     let ca = a.at - c.at;
     let ab = b.at - a.at;
+    let scale = 1.0 / abs(area);
     let bias = vec3i(bias_of(bc), bias_of(ca), bias_of(ab));
-    let scale = 1.0 / f32(area);
-    let to_b = scale * (b.depth - a.depth);
-    let to_c = scale * (c.depth - a.depth);
+    return Oriented(a, b, c, bc, ca, ab, bias, scale * (b.depth - a.depth), scale * (c.depth - a.depth));
+}
+
+// Draws a triangle of at most `LONG`: a thread alone, or one of a gang that draws a block of pixels at once.
+fn draw_pixels(triangle: Triangle, block: vec2i, lane: i32) {
+    let area = cross32(triangle.b.at - triangle.a.at, triangle.c.at - triangle.a.at);
+    if area == 0 {
+        return;
+    }
+    let t = oriented(triangle, f32(area));
     let mine = vec2i(lane % block.x, lane / block.x);
     for (var y = triangle.low.y + mine.y; y <= triangle.high.y; y += block.y) {
         for (var x = triangle.low.x + mine.x; x <= triangle.high.x; x += block.x) {
             let index = index_of(vec2u(vec2i(x, y))) * raster.samples;
             for (var sample = 0u; sample < raster.samples; sample++) {
                 let at = 256 * vec2i(x, y) + subpixel_at(sample);
-                let inside = vec3i(cross32(bc, at - b.at), cross32(ca, at - c.at), cross32(ab, at - a.at));
-                if all(inside + bias >= vec3i(0)) {
-                    show(index + sample, a.depth + f32(inside.y) * to_b + f32(inside.z) * to_c, triangle.number, false);
+                let inside = vec3i(cross32(t.bc, at - t.b.at), cross32(t.ca, at - t.c.at), cross32(t.ab, at - t.a.at));
+                if all(inside + t.bias >= vec3i(0)) {
+                    let depth = t.a.depth + f32(inside.y) * t.to_b + f32(inside.z) * t.to_c;
+                    show(index + sample, depth, triangle.number, false);
                 }
             }
         }
@@ -221,26 +240,12 @@ fn raster_main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_in
 
 // Draws a gang's share of a triangle of any size: every `gangs`th block of pixels, from block `gang` on.
 fn draw_huge(triangle: Triangle, gang: u32, gangs: u32, lane: i32) {
-    let a = triangle.a;
-    var b = triangle.b;
-    var c = triangle.c;
-    var area = cross64(b.at - a.at, c.at - a.at);
+    let area = cross64(triangle.b.at - triangle.a.at, triangle.c.at - triangle.a.at);
     let size = triangle.high - triangle.low;
     if area == 0 || any(size < vec2i(0)) {
         return;
     }
-    if area < 0 {
-        b = triangle.c;
-        c = triangle.b;
-        area = -area;
-    }
-    let bc = c.at - b.at;
-    let ca = a.at - c.at;
-    let ab = b.at - a.at;
-    let bias = vec3i(bias_of(bc), bias_of(ca), bias_of(ab));
-    let scale = 1.0 / f32(area);
-    let to_b = scale * (b.depth - a.depth);
-    let to_c = scale * (c.depth - a.depth);
+    let t = oriented(triangle, f32(area));
     let across = u32(size.x / BLOCK.x + 1);
     let along = u32(size.y / BLOCK.y + 1);
     for (var block = gang; block < across * along; block += gangs) {
@@ -252,11 +257,12 @@ fn draw_huge(triangle: Triangle, gang: u32, gangs: u32, lane: i32) {
         let index = index_of(vec2u(pixel)) * raster.samples;
         for (var sample = 0u; sample < raster.samples; sample++) {
             let at = 256 * pixel + subpixel_at(sample);
-            let in_a = cross64(bc, at - b.at) + i64(bias.x);
-            let in_b = cross64(ca, at - c.at) + i64(bias.y);
-            let in_c = cross64(ab, at - a.at) + i64(bias.z);
+            let in_a = cross64(t.bc, at - t.b.at) + i64(t.bias.x);
+            let in_b = cross64(t.ca, at - t.c.at) + i64(t.bias.y);
+            let in_c = cross64(t.ab, at - t.a.at) + i64(t.bias.z);
             if in_a >= 0 && in_b >= 0 && in_c >= 0 {
-                show(index + sample, a.depth + f32(in_b) * to_b + f32(in_c) * to_c, triangle.number, true);
+                let depth = t.a.depth + f32(in_b) * t.to_b + f32(in_c) * t.to_c;
+                show(index + sample, depth, triangle.number, true);
             }
         }
     }
