@@ -7,8 +7,8 @@ use ash::vk;
 use super::inputs::Inputs;
 use super::pass::PassAttachments;
 use super::pipeline::{Pipeline, Pipelines};
-use super::raster::{Canvas, Passes, Raster};
-use super::{ColorMap, FieldView, Picture, Samples, Style, mesh};
+use super::raster::{Canvas, Passes};
+use super::{ColorMap, FieldView, Picture, Raster, Samples, Style, mesh};
 use wavefield_gpu::vulkan::{Buffer, Queue};
 use wavefield_gpu::{Error, Result};
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
@@ -129,7 +129,8 @@ impl FieldRenderer {
         let by_compute = raster == Raster::Compute;
         let pipelines = Pipelines { device, layout: inputs.bindings.layout(), output, samples, scene };
         let pipeline = Rc::new(pipelines.of(array.kind(), style)?);
-        let drawing = Drawing { array, style, pipeline, passes: pipelines.passes(&array, style, raster)? };
+        let drawing =
+            Drawing { array, style, pipeline, passes: passes_of(&pipelines, &array, style, raster)? };
         let has_background = output != Output::Facts;
         let background_pipeline = has_background.then(|| pipelines.background()).transpose()?;
         let (attachments, canvas) = (None, None);
@@ -157,7 +158,7 @@ impl FieldRenderer {
 
     fn made(&self, array: DrawnArray, style: Style) -> Result<Drawing> {
         let now = &self.drawing;
-        let passes = self.pipelines.passes(&array, style, self.raster)?;
+        let passes = passes_of(&self.pipelines, &array, style, self.raster)?;
         // Arrays that differ only in size share the pipeline.
         let pipeline = match (array.kind(), style) == (now.array.kind(), now.style) {
             true => now.pipeline.clone(),
@@ -392,6 +393,20 @@ impl FieldRenderer {
         unsafe { attachments.record(commands, pictures, self.pipelines.output.clear(), draw) };
         Ok(())
     }
+}
+
+/// Returns the passes of compute shaders that draw this array, or `None` where the graphics pipeline must.
+fn passes_of(
+    pipelines: &Pipelines,
+    array: &DrawnArray,
+    style: Style,
+    raster: Raster,
+) -> Result<Option<Rc<Passes>>> {
+    if raster == Raster::Graphics || pipelines.scene != Scene::Field {
+        return Ok(None);
+    }
+    let &Pipelines { ref device, layout, output, samples, .. } = pipelines;
+    Ok(Passes::new(device, layout, (output, samples), array, style)?.map(Rc::new))
 }
 
 /// Returns the part of `tile` that is inside a picture.

@@ -4,7 +4,6 @@ use glam::{Mat4, Vec3, Vec4};
 use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ownership::Access;
 
-use super::raster::{BUFFERS, CONSTANTS};
 use super::{ColorMap, FieldView, Fit, Placement, mesh};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{
@@ -35,6 +34,29 @@ struct Globals {
     divisors: [f32; 2],
     fit: Vec4,
 }
+
+/// Must match `Raster` in `parts/raster.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+pub(super) struct Constants {
+    pub(super) begin: u32,
+    pub(super) pixels: u32,
+    pub(super) samples: u32,
+    pub(super) is_bgra: u32,
+    pub(super) first: u32,
+    pub(super) sharers: u32,
+    pub(super) blocks: u32,
+    pub(super) across: u32,
+}
+
+const CONSTANTS: vk::PushConstantRange = vk::PushConstantRange {
+    stage_flags: vk::ShaderStageFlags::COMPUTE,
+    offset: 0,
+    size: size_of::<Constants>() as u32,
+};
+/// The buffers that compute shaders draw on: see [`Inputs::set_canvas`].
+const BUFFERS: [(vk::DescriptorType, vk::ShaderStageFlags); 3] =
+    [(vk::DescriptorType::STORAGE_BUFFER, vk::ShaderStageFlags::COMPUTE); 3];
 
 /// Bytes from one [`Globals`] to the next: the largest `minUniformBufferOffsetAlignment` ("Required Limits").
 const STRIDE: usize = 256;

@@ -29,9 +29,8 @@ pub use field::{Drawing, FieldRenderer, FieldRendererDesc, Output, Slices};
 pub use mesh::{TILE, tile_count, tile_indices};
 pub use offscreen::OffscreenTarget;
 pub use painter::{Painter, Painting};
-pub use pass::{Picture, Samples, Style};
+pub use pass::{Picture, Raster, Samples, Style};
 pub use pick::{PICK_SIDE, Pick};
-pub use raster::Raster;
 pub use view::{FieldView, Fit, Placement, has_color_map};
 pub use views::{MAX_VIEWS, PictureKind, PicturePlace, Views, Wanted};
 

@@ -44,6 +44,18 @@ impl Samples {
     }
 }
 
+/// What draws arrays. The picture is the same, but for rounding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Raster {
+    /// What takes less time; on a software device the graphics pipeline.
+    #[default]
+    Auto,
+    /// The graphics pipeline.
+    Graphics,
+    /// Compute shaders, where they can.
+    Compute,
+}
+
 /// The style of a mesh or surface. The texture's plane has only one style.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Style {

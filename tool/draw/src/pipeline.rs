@@ -1,14 +1,12 @@
 use std::ffi::CStr;
-use std::rc::Rc;
 
 use ash::vk;
 
 use super::pass::depth_format;
-use super::raster::{Passes, Raster};
 use super::{Output, Samples, Style};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{AutoDestroy, Device, shader_module};
-use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
+use wavefield_handoff::contents::array::ArrayKind;
 use wavefield_handoff::contents::scene::Scene;
 
 /// The SPIR-V of a WGSL file's vertex and fragment shaders, and the fragment shader's name.
@@ -74,20 +72,6 @@ impl Pipelines {
         };
         // Depth is reversed, so a greater depth is nearer.
         self.make(shaders, vk::CompareOp::GREATER)
-    }
-
-    /// Returns the passes of compute shaders that draw this array, or `None` where the graphics pipeline must.
-    pub(super) fn passes(
-        &self,
-        array: &DrawnArray,
-        style: Style,
-        raster: Raster,
-    ) -> Result<Option<Rc<Passes>>> {
-        if raster == Raster::Graphics || self.scene != Scene::Field {
-            return Ok(None);
-        }
-        let passes = Passes::new(&self.device, self.layout, (self.output, self.samples), array, style)?;
-        Ok(passes.map(Rc::new))
     }
 
     fn make(&self, shaders: &Shaders, shows: vk::CompareOp) -> Result<Pipeline> {

@@ -7,11 +7,10 @@
 use std::ffi::CStr;
 
 use ash::vk;
-use bytemuck::{Pod, Zeroable};
 use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ownership::Access;
 
-use super::inputs::Inputs;
+use super::inputs::{Constants, Inputs};
 use super::pass::{PICTURE_STAGES, next_use};
 use super::pipeline::Pipeline;
 use super::{OffscreenTarget, Output, Picture, Samples, Slices, Style};
@@ -22,41 +21,6 @@ use wavefield_gpu::vulkan::{
     one_shot, pipeline_barrier, shader_module,
 };
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
-
-/// What draws arrays. The picture is the same, but for rounding.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Raster {
-    /// What takes less time; on a software device the graphics pipeline.
-    #[default]
-    Auto,
-    /// The graphics pipeline.
-    Graphics,
-    /// Compute shaders, where they can.
-    Compute,
-}
-
-/// Must match `Raster` in `parts/raster.wgsl`.
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct Constants {
-    begin: u32,
-    pixels: u32,
-    samples: u32,
-    is_bgra: u32,
-    first: u32,
-    sharers: u32,
-    blocks: u32,
-    across: u32,
-}
-
-pub(super) const CONSTANTS: vk::PushConstantRange = vk::PushConstantRange {
-    stage_flags: vk::ShaderStageFlags::COMPUTE,
-    offset: 0,
-    size: size_of::<Constants>() as u32,
-};
-/// The buffers of a [`Canvas`].
-pub(super) const BUFFERS: [(vk::DescriptorType, vk::ShaderStageFlags); 3] =
-    [(vk::DescriptorType::STORAGE_BUFFER, vk::ShaderStageFlags::COMPUTE); 3];
 
 /// The bytes of a sample in `nearest`.
 const KEY: u64 = 8;
