@@ -277,26 +277,28 @@ impl Canvas {
         };
         // SAFETY: (here and below) recording, outside a render pass (the caller's promise); every object belongs to this
         // device.
-        let dispatch = |constants: Constants, [x, y, z]: [u32; 3]| unsafe {
-            vk.cmd_push_constants(
-                commands,
-                inputs.bindings.layout(),
-                stage,
-                0,
-                bytemuck::bytes_of(&constants),
-            );
-            vk.cmd_dispatch(commands, x, y, z);
+        let dispatch = |constants: Constants, [x, y, z]: [u32; 3]| {
+            let bytes = bytemuck::bytes_of(&constants);
+            // SAFETY: as above.
+            unsafe {
+                vk.cmd_push_constants(commands, inputs.bindings.layout(), stage, 0, bytes);
+                vk.cmd_dispatch(commands, x, y, z);
+            }
         };
-        let bind = |pipeline: &Pipeline| unsafe { vk.cmd_bind_pipeline(commands, compute, pipeline.raw()) };
-        let barrier = |buffers: &[vk::BufferMemoryBarrier2<'_>], images: &[vk::ImageMemoryBarrier2<'_>]| unsafe {
-            pipeline_barrier(&self.device, commands, buffers, images);
+        let bind = |pipeline: &Pipeline| {
+            // SAFETY: as above.
+            unsafe { vk.cmd_bind_pipeline(commands, compute, pipeline.raw()) };
+        };
+        let barrier = |buffers: &[vk::BufferMemoryBarrier2<'_>]| {
+            // SAFETY: as above; the buffers are the canvas's.
+            unsafe { pipeline_barrier(&self.device, commands, buffers, &[]) };
         };
         let Access { stage: in_compute, access } = READS_AND_WRITES;
         let copied = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
         let nearest = buffer_barrier(self.nearest.raw(), (in_compute, access), (in_compute, access));
         let has_huge = buffer_barrier(self.has_huge.raw(), (in_compute, access), (in_compute, access));
         let pixels = self.pixels.raw();
-        barrier(&[nearest, has_huge, buffer_barrier(pixels, copied, (in_compute, access))], &[]);
+        barrier(&[nearest, has_huge, buffer_barrier(pixels, copied, (in_compute, access))]);
         let depth = if is_cells { sharers } else { 1 };
         let count = slices.as_ref().map_or(1, |slices| slices.count);
         let aim = |number: usize| {
@@ -327,15 +329,15 @@ impl Canvas {
                 }
             }
             let Some(pipeline) = &passes.huge else { continue };
-            barrier(&[has_huge], &[]);
+            barrier(&[has_huge]);
             bind(pipeline);
             for &number in numbers {
                 let constants = aim(number);
                 dispatch(Constants { blocks: blocks(number), ..constants }, [across, along, depth]);
             }
-            barrier(&[has_huge], &[]);
+            barrier(&[has_huge]);
         }
-        barrier(&[nearest], &[]);
+        barrier(&[nearest]);
         bind(&passes.shade);
         for (number, tile) in tiles.iter().enumerate() {
             let vk::Extent2D { width, height } = tile.extent;
@@ -344,7 +346,7 @@ impl Canvas {
         if let (Some(slices), None) = (&slices, &passes.first) {
             (0..slices.count).for_each(|slice| (slices.after)(slice));
         }
-        barrier(&[buffer_barrier(pixels, (in_compute, access), copied)], &[]);
+        barrier(&[buffer_barrier(pixels, (in_compute, access), copied)]);
         if pictures.iter().all(|picture| !picture.stays) {
             // SAFETY: the caller's promise.
             unsafe { self.record_copies(commands, pictures, passes.output) };
