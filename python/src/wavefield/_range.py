@@ -208,6 +208,7 @@ class _Finder:
         components, step = (*source.shape[inner:], 1)[0], (*source.strides[inner:], 0)[0]
         # A stream that waits for another, while that waits for the renderer, may keep the GPU for 2 ms (H200).
         stream = source.written_on(self.context) or self.stream
+        self.context.refuse_capture(stream)
         with self.lock:
             found, to = (there + RESULT * (self.started % RESULTS) for there in (self.found, self.host))
             self.started += 1

@@ -18,7 +18,8 @@ use wavefield_handoff::producer::Source;
 /// Cuts a draw into parts that follow each other, for example to time each.
 pub struct Slices<'a> {
     pub count: usize,
-    /// Called in the render pass after each slice, with the slice's number.
+    /// Called after each slice, with the slice's number: in the render pass, if the graphics pipeline draws. Compute shaders
+    /// draw dots in one slice, and shade pixels after the last.
     pub after: &'a dyn Fn(usize),
 }
 
@@ -239,8 +240,11 @@ impl FieldRenderer {
         // Drop the old ones first, so that both are never held at once.
         (self.attachments, self.canvas) = (None, None);
         let &Pipelines { ref device, output, samples, .. } = &self.pipelines;
-        if self.raster != Raster::Graphics {
-            self.canvas = Canvas::new(queue, extent, (output, samples))?;
+        let may_compute = device.info().atomics64 && self.pipelines.scene == Scene::Field;
+        if self.raster != Raster::Graphics && may_compute {
+            let made = Canvas::new(queue, extent, (output, samples));
+            // Without memory for it, the graphics pipeline draws.
+            self.canvas = if self.raster == Raster::Auto { made.unwrap_or(None) } else { made? };
         }
         if let Some(canvas) = &self.canvas {
             // SAFETY: no frame is in flight (the caller's promise), so nothing uses the set.

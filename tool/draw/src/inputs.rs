@@ -136,7 +136,7 @@ impl Inputs {
         let staging =
             Buffer::filled(&device, "colour map upload", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
         let reads = Access {
-            stage: vk::PipelineStageFlags2::FRAGMENT_SHADER,
+            stage: vk::PipelineStageFlags2::FRAGMENT_SHADER | vk::PipelineStageFlags2::COMPUTE_SHADER,
             access: vk::AccessFlags2::SHADER_SAMPLED_READ,
         };
         let (image, all) = (self.colors.raw(), [copy_of_level(0, COLORS, 0)]);

@@ -1,7 +1,7 @@
 //! Draws by compute shaders in place of the graphics pipeline: see `parts/raster.wgsl`.
 //!
 //! A first pass finds what is nearest at each sample; a second one shades each pixel once, into a buffer that is then
-//! copied to the picture. Data-centre GPUs have few units for the graphics pipeline, so this takes a tenth of its time there
+//! copied to the picture. Data-centre GPUs have few units for the graphics pipeline, so this takes a fraction of its time there
 //! (docs/performance.md, "The draw").
 
 use std::ffi::CStr;

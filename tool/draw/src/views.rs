@@ -136,6 +136,10 @@ impl Views {
     /// Makes the sheets that are missing, to draw the array of `like`. If [`Views::needs`] returned true,
     /// this waits for the queue, and no frame may be in flight.
     pub fn prepare(&mut self, queue: &mut Queue, like: &FieldRenderer, wanted: &Wanted<'_>) -> Result<()> {
+        if wanted.outputs().is_empty() {
+            // Sheets stay as they are: they may be in use.
+            return Ok(());
+        }
         let (plan, raster) = (plan(queue.device(), wanted), raster_of(like));
         self.sheets.retain(|sheet| sheet.raster == raster);
         let mut outputs = wanted.outputs();

@@ -88,7 +88,7 @@ impl Swapchain {
         if mode != wish {
             crate::note!("note: this window does not offer {wish:?} presentation, using Fifo");
         }
-        let mut made = Self {
+        Ok(Self {
             raw: vk::SwapchainKHR::null(),
             images: Vec::new(),
             extent: vk::Extent2D::default(),
@@ -101,10 +101,7 @@ impl Swapchain {
             losses: 0,
             surface: surface.clone(),
             device: device.clone(),
-        };
-        let caps = made.capabilities().map_err(device.failed("vkGetPhysicalDeviceSurfaceCapabilitiesKHR"))?;
-        made.usage |= caps.supported_usage_flags & vk::ImageUsageFlags::TRANSFER_DST;
-        Ok(made)
+        })
     }
 
     pub fn format(&self) -> vk::Format {
@@ -260,6 +257,10 @@ impl Swapchain {
                 return Ok(false);
             }
         };
+        if self.device.info().atomics64 {
+            // Compute shaders draw elsewhere, and copy.
+            self.usage |= caps.supported_usage_flags & vk::ImageUsageFlags::TRANSFER_DST;
+        }
         let window = self.surface.window.inner_size();
         let wish = vk::Extent2D { width: window.width, height: window.height };
         let limit = device.info().largest_picture;

@@ -238,6 +238,16 @@ fn raster_main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_in
     }
 }
 
+// Whether a whole block of pixels, which begins here, is outside one edge.
+fn is_outside(t: Oriented, low: vec2i) -> bool {
+    let high = low + 256 * BLOCK;
+    // Of each edge the corner of the block that is farthest inside.
+    let a = select(low, high, vec2<bool>((t.bc.y < 0), (t.bc.x > 0)));
+    let b = select(low, high, vec2<bool>((t.ca.y < 0), (t.ca.x > 0)));
+    let c = select(low, high, vec2<bool>((t.ab.y < 0), (t.ab.x > 0)));
+    return cross64(t.bc, a - t.b.at) < 0 || cross64(t.ca, b - t.c.at) < 0 || cross64(t.ab, c - t.a.at) < 0;
+}
+
 // Draws a gang's share of a triangle of any size: every `gangs`th block of pixels, from block `gang` on.
 fn draw_huge(triangle: Triangle, gang: u32, gangs: u32, lane: i32) {
     let area = cross64(triangle.b.at - triangle.a.at, triangle.c.at - triangle.a.at);
@@ -251,7 +261,7 @@ fn draw_huge(triangle: Triangle, gang: u32, gangs: u32, lane: i32) {
     for (var block = gang; block < across * along; block += gangs) {
         let corner = triangle.low + BLOCK * vec2i(vec2u(block % across, block / across));
         let pixel = corner + vec2i(lane % BLOCK.x, lane / BLOCK.x);
-        if any(pixel > triangle.high) {
+        if any(pixel > triangle.high) || is_outside(t, 256 * corner) {
             continue;
         }
         let index = index_of(vec2u(pixel)) * raster.samples;
@@ -294,11 +304,12 @@ fn draw_clipped(first: array<vec4f, 3>, number: u32, gang: u32, gangs: u32, lane
             let next = polygon[(i + 1) % count];
             let inside = distance_to(plane, here);
             let beyond = distance_to(plane, next);
-            if inside >= 0.0 {
+            // A convex polygon has at most eight corners, but for rounding.
+            if inside >= 0.0 && some < 8 {
                 kept[some] = here;
                 some++;
             }
-            if (inside >= 0.0) != (beyond >= 0.0) {
+            if (inside >= 0.0) != (beyond >= 0.0) && some < 8 {
                 // From the drawn side to the other, so that two triangles with this edge are cut at the same place.
                 let drawn = select(next, here, inside >= 0.0);
                 let other = select(here, next, inside >= 0.0);
@@ -380,7 +391,9 @@ fn found_at(pixel: vec2u, number: u32) -> Found {
     let middle = shares(to_a, to_b, to_c);
     let right = shares(to_a - vec2f(step.x * a.w, 0.0), to_b - vec2f(step.x * b.w, 0.0), to_c - vec2f(step.x * c.w, 0.0));
     let below = shares(to_a - vec2f(0.0, step.y * a.w), to_b - vec2f(0.0, step.y * b.w), to_c - vec2f(0.0, step.y * c.w));
-    let share = middle / (middle.x + middle.y + middle.z);
+    let sum = middle.x + middle.y + middle.z;
+    // A triangle that is seen from its edge has no area but for rounding.
+    let share = select(middle / sum, vec3f(1.0 / 3.0), sum == 0.0);
     let places = mat3x2f(vec2f(steps[0]), vec2f(steps[1]), vec2f(steps[2]));
     let in_cell = places * share;
     let width = abs(places * right / (right.x + right.y + right.z) - in_cell)

@@ -95,7 +95,7 @@ impl Drawer {
         begin(device, commands, vk::CommandBufferUsageFlags::empty())?;
         let observe = |at| {
             for observer in observers.each() {
-                // SAFETY: recording, in the draw's render pass only for a slice; the pacer says that the
+                // SAFETY: recording, in a render pass at most for a slice; the pacer says that the
                 // flight is free; the producer has made the source readable for all of `Frame::reads`.
                 unsafe { observer.record(commands, flight.index, source, at) };
             }

@@ -37,7 +37,7 @@ impl Drawer {
     /// Prepares for pictures of this size. No frame may be in flight.
     pub(super) fn resize(&mut self, queue: &mut Queue, extent: vk::Extent2D) -> Result<()> {
         self.recordings.forget();
-        (self.last, self.choice) = (None, RasterChoice::new());
+        (self.last, self.choice) = (None, RasterChoice::new(self.array().grid().count()));
         self.renderer.resize(queue, extent)
     }
 

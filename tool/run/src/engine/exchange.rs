@@ -49,7 +49,7 @@ impl Engine {
         std::mem::swap(&mut *work.producer.producer, &mut other.producer);
         std::mem::swap(&mut work.producer.parameters, &mut other.parameters);
         drawer.renderer.exchange(&mut other.drawing);
-        drawer.choice = RasterChoice::new();
+        drawer.choice = RasterChoice::new(drawer.array().grid().count());
         std::mem::swap(&mut drawer.view, &mut other.view);
         work.producer.begin(&mut work.pacer);
         // Both APIs are idle, so earlier failures and abandoned waits are over.

@@ -97,7 +97,7 @@ impl Engine {
                 scene: config.scene,
                 format,
                 recordings,
-                choice: RasterChoice::new(),
+                choice: RasterChoice::new(config.grid.count()),
                 last: None,
             },
             work: Work {
@@ -143,7 +143,6 @@ impl Engine {
             let next = drawer.choice.drawn(&timing, now);
             if next != now {
                 drawer.renderer.set_by_compute(next);
-                drawer.last = None;
                 drawer.recordings.forget();
             }
         }
@@ -171,7 +170,6 @@ impl Engine {
         after: AfterDraw<'_>,
     ) -> Result<()> {
         let Self { observers, drawer, work, .. } = self;
-        drawer.last = None;
         if drawer.renderer.extent() != Some(picture.extent) {
             work.drain()?;
             drawer.resize(&mut work.queue, picture.extent)?;
@@ -188,6 +186,7 @@ impl Engine {
         let produced =
             trace_span!("produce", frame = frame.index).in_scope(|| work.producer.produce(&frame))?;
         observers.each_mut().try_for_each(|observer| observer.produced(flight.index, &produced))?;
+        drawer.last = None;
         drawer.renderer.set_view(flight.index, &drawer.view, picture.extent)?;
         trace_span!("record", frame = frame.index)
             .in_scope(|| drawer.record(observers, work, flight, &frame, produced.source, picture))?;
@@ -247,7 +246,7 @@ impl Engine {
         self.keep_picture()?;
         (self.work.side_views, self.observers.probe, self.drawer.last) = (None, None, None);
         self.drawer.recordings.forget();
-        self.drawer.choice = RasterChoice::new();
+        self.drawer.choice = RasterChoice::new(self.drawer.array().grid().count());
         self.drawer.renderer.set_style(style)
     }
 

@@ -10,6 +10,12 @@ const FRAMES: usize = 5;
 const COLD: usize = 3;
 /// If draws of the chosen one take this many times what was measured, both are measured again.
 const CHANGED: u32 = 2;
+/// Compute shaders are not tried if the graphics pipeline takes longer than this, and this for each element. Then each element
+/// covers many pixels, which only the graphics pipeline rejects in blocks.
+const HOPELESS: Duration = Duration::from_millis(20);
+const HOPELESS_EACH: f64 = 10e-9;
+/// The trial of compute shaders ends with a draw of this many times the graphics pipeline's.
+const TOO_SLOW: u32 = 4;
 
 /// The times of the draws by one of them.
 #[derive(Clone, Copy, Default)]
@@ -27,53 +33,77 @@ impl Measured {
     }
 
     fn is_done(&self) -> bool {
-        self.frames == COLD + FRAMES
+        self.frames >= COLD + FRAMES
     }
 }
 
 /// Chooses from measured draws. The least time of each counts, because a switch to CUDA during a draw makes it longer.
 pub(super) struct RasterChoice {
+    /// The number of elements of the array.
+    elements: u64,
     graphics: Measured,
     compute: Measured,
-    /// The number of the last frames whose draws took [`CHANGED`] times as long.
+    /// The number of the last frames whose draws took [`CHANGED`] times as long, and how many are needed. Each time that
+    /// both are measured again doubles it, because something else may use the GPU.
     slow: usize,
+    patience: usize,
 }
 
 impl RasterChoice {
-    pub(super) fn new() -> Self {
-        Self { graphics: Measured::default(), compute: Measured::default(), slow: 0 }
+    pub(super) fn new(elements: u64) -> Self {
+        let (graphics, compute) = (Measured::default(), Measured::default());
+        Self { elements, graphics, compute, slow: 0, patience: FRAMES }
     }
 
     /// Adds a finished frame. Returns whether compute shaders draw the next one.
     pub(super) fn drawn(&mut self, timing: &FrameTiming, by_compute: bool) -> bool {
         let Some(draw) = timing.draw else { return by_compute };
-        let is_chosen = self.graphics.is_done() && self.compute.is_done();
+        let is_chosen = self.is_chosen();
         let of_this = if timing.by_compute { &mut self.compute } else { &mut self.graphics };
-        if !of_this.is_done() {
+        if !is_chosen && !of_this.is_done() {
             of_this.add(draw);
+            if timing.by_compute && self.graphics.least.is_some_and(|graphics| draw > graphics * TOO_SLOW) {
+                self.compute = Measured { frames: COLD + FRAMES, least: Some(draw) };
+            }
         } else if is_chosen && timing.by_compute == by_compute {
             let limit = of_this.least.unwrap_or_default() * CHANGED;
             self.slow = if draw > limit { self.slow + 1 } else { 0 };
-            if self.slow > FRAMES {
-                *self = Self::new();
+            if self.slow > self.patience {
+                *self = Self { patience: self.patience.saturating_mul(2), ..Self::new(self.elements) };
             }
         }
-        match (self.compute.is_done(), self.graphics.is_done()) {
-            (false, _) => true,
-            (true, false) => false,
-            (true, true) => self.compute.least < self.graphics.least,
+        match (self.graphics.is_done(), self.is_chosen()) {
+            (false, _) => false,
+            (true, false) => true,
+            (true, true) => self.compute.least.is_some_and(|compute| Some(compute) < self.graphics.least),
         }
+    }
+
+    fn is_chosen(&self) -> bool {
+        self.graphics.is_done() && (self.compute.is_done() || self.is_hopeless())
+    }
+
+    fn is_hopeless(&self) -> bool {
+        let limit = HOPELESS + Duration::from_secs_f64(HOPELESS_EACH * self.elements as f64);
+        self.graphics.least.is_some_and(|least| least > limit)
     }
 }
 
 impl fmt::Display for RasterChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let milliseconds = |measured: Measured| measured.least.unwrap_or_default().as_secs_f64() * 1e3;
-        let (compute, graphics) = (milliseconds(self.compute), milliseconds(self.graphics));
-        match (self.compute.is_done() && self.graphics.is_done(), compute < graphics) {
-            (false, _) => write!(f, "not chosen yet"),
-            (true, true) => write!(f, "compute, {compute:.3} ms a draw (graphics: {graphics:.3} ms)"),
-            (true, false) => write!(f, "graphics, {graphics:.3} ms a draw (compute: {compute:.3} ms)"),
+        let milliseconds = |least: Duration| least.as_secs_f64() * 1e3;
+        match (self.is_chosen(), self.graphics.least.map(milliseconds), self.compute.least.map(milliseconds))
+        {
+            (true, Some(graphics), Some(compute)) if compute < graphics => {
+                write!(f, "compute, {compute:.3} ms a draw (graphics: {graphics:.3} ms)")
+            }
+            (true, Some(graphics), Some(compute)) => {
+                write!(f, "graphics, {graphics:.3} ms a draw (compute: {compute:.3} ms)")
+            }
+            (true, Some(graphics), None) => {
+                write!(f, "graphics, {graphics:.3} ms a draw: its elements are too large for compute shaders")
+            }
+            _ => write!(f, "graphics, as long as too few frames were measured"),
         }
     }
 }
@@ -93,29 +123,47 @@ mod tests {
         by_compute
     }
 
+    /// A million elements.
+    fn choice() -> RasterChoice {
+        RasterChoice::new(1 << 20)
+    }
+
     #[test]
     fn what_takes_less_time_draws() {
-        for (times, expected) in [([100, 2500], true), ([2500, 100], false)] {
-            let mut choice = RasterChoice::new();
-            assert!(choice.to_string().contains("not chosen"));
-            assert_eq!(draw(&mut choice, true, 2 * (COLD + FRAMES), times), expected);
+        for (times, expected) in [([100, 2500], true), ([2500, 1000], false)] {
+            let mut choice = choice();
+            assert!(choice.to_string().contains("too few"));
+            assert_eq!(draw(&mut choice, false, 2 * (COLD + FRAMES), times), expected);
             let said = choice.to_string();
-            assert!(said.starts_with(if expected { "compute, 0.100" } else { "graphics, 0.100" }), "{said}");
+            assert!(said.starts_with(if expected { "compute, 0.100" } else { "graphics, 1.000" }), "{said}");
             assert_eq!(draw(&mut choice, expected, 1000, times), expected);
         }
     }
 
     #[test]
     fn a_field_that_becomes_slow_to_draw_is_measured_again() {
-        let mut choice = RasterChoice::new();
-        assert!(draw(&mut choice, true, 100, [100, 200]));
+        let mut choice = choice();
+        assert!(draw(&mut choice, false, 100, [100, 200]));
         assert!(!draw(&mut choice, true, 100, [900, 500]), "its triangles have become large");
         assert!(!draw(&mut choice, false, 100, [900, 990]), "less than twice as slow");
+        let patience = choice.patience;
+        assert!(!draw(&mut choice, false, 100, [9000, 5000]));
+        assert_eq!(choice.patience, 2 * patience, "the next time, more slow draws are needed");
+    }
+
+    #[test]
+    fn compute_shaders_are_not_tried_for_long() {
+        let mut slow = choice();
+        draw(&mut slow, false, COLD + FRAMES, [0, 1000]);
+        assert!(!draw(&mut slow, true, 1, [5000, 1000]), "one draw of five times as long is enough");
+        let mut huge = choice();
+        assert!(!draw(&mut huge, false, 100, [1, 400_000]), "large triangles: they are not tried at all");
+        assert!(huge.to_string().contains("too large"), "{huge}");
     }
 
     #[test]
     fn without_times_nothing_is_chosen() {
-        let mut choice = RasterChoice::new();
+        let mut choice = choice();
         let timing = |frame| FrameTiming {
             frame,
             kernel: None,

@@ -93,7 +93,7 @@ impl Engine {
             wavefield_gpu::note!("note: the trace ends here, because the settings have changed");
         }
         (drawer.renderer, observers.times, work.pacer) = (made.renderer, made.times, pacer);
-        drawer.choice = RasterChoice::new();
+        drawer.choice = RasterChoice::new(drawer.array().grid().count());
         observers.times.collected = work.pacer.submitted();
         drawer.recordings.flights = vec![None; work.pacer.depth()];
         // Both APIs are at rest, so the old producer is not in use.

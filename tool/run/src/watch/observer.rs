@@ -16,7 +16,7 @@ pub trait Observer {
     /// Records commands. Later frames may submit them again, so they must not depend on the frame.
     ///
     /// # Safety
-    /// `commands` is recording, inside a render pass for [`At::Slice`] and outside one otherwise. The GPU has
+    /// `commands` is recording, perhaps inside a render pass for [`At::Slice`] and outside one otherwise. The GPU has
     /// finished with the flight. `source` belongs to the run's scene and is readable.
     unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Source, at: At);
 
