@@ -91,7 +91,14 @@ fn refused(client: &mut Client, render: Render) -> String {
 }
 
 fn started() -> (Renderer, Client) {
-    let renderer = Renderer::start(validated());
+    started_by("auto")
+}
+
+/// What draws the pictures.
+const RASTERS: [&str; 2] = ["graphics", "compute"];
+
+fn started_by(raster: &str) -> (Renderer, Client) {
+    let renderer = Renderer::start(&[validated(), &["--raster", raster]].concat());
     let array = json!({"kind": "surface", "shape": [ROWS, COLS], "dtype": "<f4"});
     let client = renderer.client_of(&array).unwrap();
     (renderer, client)
@@ -99,93 +106,105 @@ fn started() -> (Renderer, Client) {
 
 #[test]
 fn a_picture_is_what_is_on_screen() {
-    let (renderer, mut client) = started();
-    let memory = Memory::new(&mut client, 16 << 20);
-    let on_screen = render(&memory, (96, 64), &[PictureKind::Color]);
-    let reason = refused(&mut client, on_screen.clone());
-    assert!(reason.contains("no frame of yours"), "{reason}");
-    for frame in 0..3 {
-        // The pictures are asked for before their frame is there.
-        client.say(&FromClient::Render(Box::new(Render { after: Some(frame), ..on_screen.clone() })));
-        client.frame(frame, &plane(frame));
-        assert!(matches!(client.answer().0, FromServer::Rendered { frame: shown, .. } if shown == frame));
-        assert_eq!(client.state().picture, [96, 64]);
-        client.say(&FromClient::Snapshot { after: Some(frame) });
-        assert!(client.seen().pixels == memory.read(0, 96 * 64 * 4), "frame {frame}");
+    for raster in RASTERS {
+        let (renderer, mut client) = started_by(raster);
+        let memory = Memory::new(&mut client, 16 << 20);
+        let on_screen = render(&memory, (96, 64), &[PictureKind::Color]);
+        let reason = refused(&mut client, on_screen.clone());
+        assert!(reason.contains("no frame of yours"), "{reason}");
+        for frame in 0..3 {
+            // The pictures are asked for before their frame is there.
+            client.say(&FromClient::Render(Box::new(Render { after: Some(frame), ..on_screen.clone() })));
+            client.frame(frame, &plane(frame));
+            assert!(matches!(client.answer().0, FromServer::Rendered { frame: shown, .. } if shown == frame));
+            assert_eq!(client.state().picture, [96, 64]);
+            client.say(&FromClient::Snapshot { after: Some(frame) });
+            assert!(client.seen().pixels == memory.read(0, 96 * 64 * 4), "frame {frame}");
+        }
+        renderer.end().assert_fine();
     }
-    renderer.end().assert_fine();
 }
 
 #[test]
 fn each_camera_has_its_picture() {
-    let (renderer, mut client) = started();
-    let memory = Memory::new(&mut client, 16 << 20);
-    client.frame(0, &plane(0));
-    let cameras: Vec<_> =
-        (0..40).map(|at| camera(0.15 * f64::from(at), 0.3 + 0.02 * f64::from(at))).collect();
-    let all = Render { cameras: Some(cameras.clone()), after: Some(0), ..render(&memory, (96, 64), &KINDS) };
-    assert_eq!(rendered(&mut client, &all), 0);
-    let taken: Vec<_> =
-        KINDS.iter().map(|kind| memory.read(all.offsets[kind], kind.bytes() * 96 * 64 * 40)).collect();
-    for (number, &camera) in cameras.iter().enumerate().step_by(13) {
-        // Alone, a picture is the same: beside others only rounding differs.
-        let one = Render { cameras: Some(vec![camera]), ..all.clone() };
-        rendered(&mut client, &one);
-        for (kind, taken) in KINDS.iter().zip(&taken) {
-            let bytes = (kind.bytes() * 96 * 64) as usize;
-            let (alone, among) =
-                (memory.read(one.offsets[kind], bytes as u64), &taken[number * bytes..][..bytes]);
-            let differ = match kind {
-                PictureKind::Color => alone.iter().zip(among).filter(|(a, b)| a.abs_diff(**b) > 2).count(),
-                PictureKind::Index => alone.chunks(4).zip(among.chunks(4)).filter(|(a, b)| a != b).count(),
-                PictureKind::Depth | PictureKind::Normal => {
-                    let numbers = |bytes: &[u8]| bytemuck::pod_collect_to_vec::<u8, f32>(bytes);
-                    let differ = |(a, b): &(f32, f32)| a != b && (a - b).abs() > 1e-4;
-                    numbers(&alone).into_iter().zip(numbers(among)).filter(differ).count()
-                }
-            };
-            assert!(differ < 40, "picture {number} of {kind:?}: {differ} numbers");
+    for raster in RASTERS {
+        let (renderer, mut client) = started_by(raster);
+        let memory = Memory::new(&mut client, 16 << 20);
+        client.frame(0, &plane(0));
+        let cameras: Vec<_> =
+            (0..40).map(|at| camera(0.15 * f64::from(at), 0.3 + 0.02 * f64::from(at))).collect();
+        let all =
+            Render { cameras: Some(cameras.clone()), after: Some(0), ..render(&memory, (96, 64), &KINDS) };
+        assert_eq!(rendered(&mut client, &all), 0);
+        let taken: Vec<_> =
+            KINDS.iter().map(|kind| memory.read(all.offsets[kind], kind.bytes() * 96 * 64 * 40)).collect();
+        for (number, &camera) in cameras.iter().enumerate().step_by(13) {
+            // Alone, a picture is the same: beside others only rounding differs.
+            let one = Render { cameras: Some(vec![camera]), ..all.clone() };
+            rendered(&mut client, &one);
+            for (kind, taken) in KINDS.iter().zip(&taken) {
+                let bytes = (kind.bytes() * 96 * 64) as usize;
+                let (alone, among) =
+                    (memory.read(one.offsets[kind], bytes as u64), &taken[number * bytes..][..bytes]);
+                let differ = match kind {
+                    PictureKind::Color => {
+                        alone.iter().zip(among).filter(|(a, b)| a.abs_diff(**b) > 2).count()
+                    }
+                    PictureKind::Index => {
+                        alone.chunks(4).zip(among.chunks(4)).filter(|(a, b)| a != b).count()
+                    }
+                    PictureKind::Depth | PictureKind::Normal => {
+                        let numbers = |bytes: &[u8]| bytemuck::pod_collect_to_vec::<u8, f32>(bytes);
+                        let differ = |(a, b): &(f32, f32)| a != b && (a - b).abs() > 1e-4;
+                        numbers(&alone).into_iter().zip(numbers(among)).filter(differ).count()
+                    }
+                };
+                assert!(differ < 40, "picture {number} of {kind:?}: {differ} numbers");
+            }
+            // The picture on screen is the same, too.
+            client
+                .say(&FromClient::Set { parameters: SettingsChange::default(), camera: Some(place(camera)) });
+            assert!(matches!(client.answer().0, FromServer::Parameters { .. }));
+            client.say(&FromClient::Snapshot { after: Some(0) });
+            assert!(
+                client.seen().pixels == memory.read(all.offsets[&PictureKind::Color], 96 * 64 * 4),
+                "picture {number}"
+            );
         }
-        // The picture on screen is the same, too.
-        client.say(&FromClient::Set { parameters: SettingsChange::default(), camera: Some(place(camera)) });
-        assert!(matches!(client.answer().0, FromServer::Parameters { .. }));
-        client.say(&FromClient::Snapshot { after: Some(0) });
-        assert!(
-            client.seen().pixels == memory.read(all.offsets[&PictureKind::Color], 96 * 64 * 4),
-            "picture {number}"
-        );
+        renderer.end().assert_fine();
     }
-    renderer.end().assert_fine();
 }
 
 /// Each sheet of pictures holds one of them, so the second is drawn where the first was.
 #[test]
 fn pictures_that_need_several_sheets_are_all_drawn() {
-    let (renderer, mut client) = started();
-    let memory = Memory::new(&mut client, 128 << 20);
-    client.frame(0, &plane(0));
-    let size = 1500;
-    let all = Render {
-        offsets: [(PictureKind::Color, 0), (PictureKind::Index, 64 << 20)].into(),
-        cameras: Some(vec![camera(0.3, 0.5), camera(1.3, 0.9), camera(2.3, 0.7)]),
-        after: Some(0),
-        ..render(&memory, (size, size), &[])
-    };
-    rendered(&mut client, &all);
-    let bytes = u64::from(4 * size * size);
-    let pictures = |kind, count: u64| -> Vec<_> {
-        (0..count).map(|number| memory.read(all.offsets[kind] + bytes * number, bytes)).collect()
-    };
-    let kinds = [PictureKind::Color, PictureKind::Index];
-    let taken = kinds.each_ref().map(|kind| pictures(kind, 3));
-    for (number, camera) in all.cameras.iter().flatten().enumerate() {
-        rendered(&mut client, &Render { cameras: Some(vec![*camera]), ..all.clone() });
-        for (kind, taken) in kinds.iter().zip(&taken) {
-            assert!(pictures(kind, 1)[0] == taken[number], "picture {number} of {kind:?}");
-            assert!(number == 0 || taken[number] != taken[number - 1], "{kind:?}: the same picture");
+    for raster in RASTERS {
+        let (renderer, mut client) = started_by(raster);
+        let memory = Memory::new(&mut client, 128 << 20);
+        client.frame(0, &plane(0));
+        let size = 1500;
+        let all = Render {
+            offsets: [(PictureKind::Color, 0), (PictureKind::Index, 64 << 20)].into(),
+            cameras: Some(vec![camera(0.3, 0.5), camera(1.3, 0.9), camera(2.3, 0.7)]),
+            after: Some(0),
+            ..render(&memory, (size, size), &[])
+        };
+        rendered(&mut client, &all);
+        let bytes = u64::from(4 * size * size);
+        let pictures = |kind, count: u64| -> Vec<_> {
+            (0..count).map(|number| memory.read(all.offsets[kind] + bytes * number, bytes)).collect()
+        };
+        let kinds = [PictureKind::Color, PictureKind::Index];
+        let taken = kinds.each_ref().map(|kind| pictures(kind, 3));
+        for (number, camera) in all.cameras.iter().flatten().enumerate() {
+            rendered(&mut client, &Render { cameras: Some(vec![*camera]), ..all.clone() });
+            for (kind, taken) in kinds.iter().zip(&taken) {
+                assert!(pictures(kind, 1)[0] == taken[number], "picture {number} of {kind:?}");
+                assert!(number == 0 || taken[number] != taken[number - 1], "{kind:?}: the same picture");
+            }
         }
+        renderer.end().assert_fine();
     }
-    renderer.end().assert_fine();
 }
 
 /// Colours and facts are drawn on sheets of their own, and the oldest sheets make room for others.
