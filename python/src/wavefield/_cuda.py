@@ -165,18 +165,19 @@ class Context:
         if known is not None and all(stream.handle in known for stream in streams):
             return
         with self.current():
-            asked = {*streams, *_streams.current_streams(self.ordinal).values()}
-            for stream in asked:
-                result, status = self.driver.cuStreamIsCapturing(stream.handle)
+            current = _streams.current_streams(self.ordinal).values()
+            asked = {stream.handle for stream in (*streams, *current)}.difference(known or ())
+            for handle in asked:
+                result, status = self.driver.cuStreamIsCapturing(handle)
                 # CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: a stream that is ordered with this default stream is captured.
                 if int(result) == 906 or (int(result) == 0 and int(status) != 0):
                     raise CudaError(
-                        f"a CUDA graph is being captured, on stream {stream.handle:#x} or one ordered with it, and the "
+                        f"a CUDA graph is being captured, on stream {handle:#x} or one ordered with it, and the "
                         "hand-off to the renderer cannot be part of a graph: capture only what computes the array, and "
                         "call show, picture or the next frame outside the capture, after each replay",
                         "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
                     )
-            _here.uncaptured.setdefault(self.ordinal, set()).update(stream.handle for stream in asked)
+            _here.uncaptured.setdefault(self.ordinal, set()).update(asked)
 
     def keep_current(self) -> None:
         """Make it the thread's current context if there is none: the user's driver calls, such as memset, need one."""

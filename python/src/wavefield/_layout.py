@@ -94,12 +94,12 @@ class Layout:
         """Return the bytes from one element to the next, along each axis."""
         return compact(self.shape, self.item_bytes)
 
-    @property
+    @cached_property
     def row_bytes(self) -> int:
         """Return the size of one row, one element of the first axis, in bytes."""
         return self.strides[0]
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """Return the size of the array in bytes."""
         return self.shape[0] * self.row_bytes
