@@ -269,6 +269,14 @@ impl FieldRenderer {
         self.inputs.set_view(number, view, tile, &self.drawing.array)
     }
 
+    /// Drops what only the graphics pipeline needs, if compute shaders draw, until the next [`FieldRenderer::resize`]. No frame
+    /// may be in flight.
+    pub(super) fn leave_to_compute(&mut self) {
+        if self.pixels().is_some() {
+            self.attachments = None;
+        }
+    }
+
     /// Records the draw of `source` into `picture`, as a whole or in [`Slices`].
     ///
     /// # Errors
@@ -339,19 +347,21 @@ impl FieldRenderer {
         (pictures, first, tiles): (&[Picture], usize, &[vk::Rect2D]),
         slices: Option<Slices<'_>>,
     ) -> Result<()> {
-        let fits = |a: &&PassAttachments| pictures.iter().all(|picture| picture.extent == a.extent());
-        let Some(attachments) = self.attachments.as_ref().filter(fits) else {
-            return Err(Error::Unsupported("the renderer was not resized to the picture".into()));
-        };
-        let Drawing { array, style, pipeline, .. } = &self.drawing;
         let takes_copies = pictures.iter().all(|picture| picture.takes_copies);
-        if let Some((passes, canvas)) = self.passes().filter(|_| self.by_compute && takes_copies) {
+        if let Some((passes, canvas)) = self.passes().filter(|_| self.by_compute && takes_copies)
+            && pictures.iter().all(|picture| picture.extent == canvas.extent())
+        {
             // SAFETY: the caller's promise; the tiles lie inside the pictures.
             unsafe {
                 canvas.record(commands, flight, (passes, &self.inputs), (pictures, first, tiles), slices)
             };
             return Ok(());
         }
+        let fits = |a: &&PassAttachments| pictures.iter().all(|picture| picture.extent == a.extent());
+        let Some(attachments) = self.attachments.as_ref().filter(fits) else {
+            return Err(Error::Unsupported("the renderer was not resized to the picture".into()));
+        };
+        let Drawing { array, style, pipeline, .. } = &self.drawing;
         let (vertices, pieces) = pieces(self.pipelines.scene, array, *style);
         let count = slices.as_ref().map_or(1, |slices| slices.count);
         let vk = self.pipelines.device.raw();

@@ -238,6 +238,10 @@ impl Canvas {
         Ok(Some(Self { nearest, pixels, has_huge, extent, device }))
     }
 
+    pub(super) fn extent(&self) -> vk::Extent2D {
+        self.extent
+    }
+
     pub(super) fn pixels(&self) -> (vk::Buffer, u64) {
         (self.pixels.raw(), self.pixels.size())
     }

@@ -156,6 +156,7 @@ impl Views {
         for output in outputs {
             let mut renderer = like.with_output(queue, output, (self.flights, MAX_VIEWS), raster)?;
             renderer.resize(queue, plan.extent())?;
+            renderer.leave_to_compute();
             let target = |&format| OffscreenTarget::new(queue.device(), plan.extent(), format);
             // Compute shaders need none.
             let formats = if renderer.pixels().is_some() { &[] } else { output.formats() };
