@@ -166,6 +166,8 @@ fn package(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, PoisonError};
+
     use super::*;
 
     #[test]
@@ -184,9 +186,13 @@ mod tests {
         }
     }
 
+    /// The hook for panics is the process's, so the tests that change it take turns.
+    static ALONE: Mutex<()> = Mutex::new(());
+
     /// winit allows an event loop in the main thread only, where no test runs.
     #[test]
     fn a_panic_of_winit_is_an_error() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let made = without_winit_panic(|| winit::event_loop::EventLoop::<()>::with_user_event().build());
         let reason = made.expect_err("winit panics outside of the main thread");
         assert!(reason.contains("main thread"), "{reason}");
@@ -195,6 +201,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "this crate's own")]
     fn another_panic_goes_on() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = without_winit_panic(|| panic!("this crate's own"));
     }
 }
