@@ -128,16 +128,20 @@ fn a_picture_is_what_is_on_screen() {
 #[test]
 fn each_camera_has_its_picture() {
     for raster in RASTERS {
+        // Many views take lavapipe minutes by compute shaders, with validation.
+        let count: u32 = if raster == "compute" { 14 } else { 40 };
         let (renderer, mut client) = started_by(raster);
         let memory = Memory::new(&mut client, 16 << 20);
         client.frame(0, &plane(0));
         let cameras: Vec<_> =
-            (0..40).map(|at| camera(0.15 * f64::from(at), 0.3 + 0.02 * f64::from(at))).collect();
+            (0..count).map(|at| camera(0.15 * f64::from(at), 0.3 + 0.02 * f64::from(at))).collect();
         let all =
             Render { cameras: Some(cameras.clone()), after: Some(0), ..render(&memory, (96, 64), &KINDS) };
         assert_eq!(rendered(&mut client, &all), 0);
-        let taken: Vec<_> =
-            KINDS.iter().map(|kind| memory.read(all.offsets[kind], kind.bytes() * 96 * 64 * 40)).collect();
+        let taken: Vec<_> = KINDS
+            .iter()
+            .map(|kind| memory.read(all.offsets[kind], kind.bytes() * 96 * 64 * u64::from(count)))
+            .collect();
         for (number, &camera) in cameras.iter().enumerate().step_by(13) {
             // Alone, a picture is the same: beside others only rounding differs.
             let one = Render { cameras: Some(vec![camera]), ..all.clone() };
