@@ -67,7 +67,9 @@ impl Bench {
         let adapters = instance.adapters().unwrap();
         let adapter =
             adapters.iter().find(|adapter| adapter.can_draw(None).is_ok()).expect("a device that draws");
-        let queue = adapter.request_device(&DeviceDesc::default()).unwrap().1;
+        let mut queue = adapter.request_device(&DeviceDesc::default()).unwrap().1;
+        // A software device takes seconds for large triangles, and longer on a busy machine.
+        queue.patience = wavefield_test_support::PATIENCE;
         let log = instance.validation_log().clone();
         Self { queue, log, style: Style::Surface, samples: Samples::Four }
     }
