@@ -7,7 +7,7 @@ use ash::vk;
 use super::inputs::Inputs;
 use super::pass::PassAttachments;
 use super::pipeline::{Pipeline, Pipelines};
-use super::raster::{Canvas, Passes};
+use super::raster::{Canvas, Passes, Work};
 use super::{ColorMap, FieldView, Picture, Raster, Samples, Style, mesh};
 use wavefield_gpu::vulkan::{Buffer, Queue};
 use wavefield_gpu::{Error, Result};
@@ -76,14 +76,21 @@ impl Output {
     }
 }
 
-/// An array, and the style and the pipeline with which it is drawn.
+/// An array, and the style and the pipelines with which it is drawn.
 #[derive(Clone)]
 pub struct Drawing {
     array: DrawnArray,
     style: Style,
-    pipeline: Rc<Pipeline>,
-    /// `None` where the graphics pipeline must draw.
-    passes: Option<Rc<Passes>>,
+    pipelines: Rc<KindPipelines>,
+    /// `None` if the array is too large for compute shaders.
+    work: Option<Work>,
+}
+
+/// What draws one kind of array in one style.
+struct KindPipelines {
+    graphics: Pipeline,
+    /// `None` where compute shaders never draw.
+    passes: Option<Passes>,
 }
 
 impl Drawing {
@@ -129,9 +136,12 @@ impl FieldRenderer {
         let raster = if is_software && desc.raster == Raster::Auto { Raster::Graphics } else { desc.raster };
         let by_compute = raster == Raster::Compute;
         let pipelines = Pipelines { device, layout: inputs.bindings.layout(), output, samples, scene };
-        let pipeline = Rc::new(pipelines.of(array.kind(), style)?);
-        let drawing =
-            Drawing { array, style, pipeline, passes: passes_of(&pipelines, &array, style, raster)? };
+        let drawing = Drawing {
+            array,
+            style,
+            pipelines: Rc::new(pipelines_of(&pipelines, array.kind(), style, raster)?),
+            work: Work::of(&array, style),
+        };
         let has_background = output != Output::Facts;
         let background_pipeline = has_background.then(|| pipelines.background()).transpose()?;
         let (attachments, canvas) = (None, None);
@@ -159,13 +169,12 @@ impl FieldRenderer {
 
     fn made(&self, array: DrawnArray, style: Style) -> Result<Drawing> {
         let now = &self.drawing;
-        let passes = passes_of(&self.pipelines, &array, style, self.raster)?;
-        // Arrays that differ only in size share the pipeline.
-        let pipeline = match (array.kind(), style) == (now.array.kind(), now.style) {
-            true => now.pipeline.clone(),
-            false => Rc::new(self.pipelines.of(array.kind(), style)?),
+        // Arrays that differ only in size share the pipelines.
+        let pipelines = match (array.kind(), style) == (now.array.kind(), now.style) {
+            true => now.pipelines.clone(),
+            false => Rc::new(pipelines_of(&self.pipelines, array.kind(), style, self.raster)?),
         };
-        Ok(Drawing { array, style, pipeline, passes })
+        Ok(Drawing { array, style, pipelines, work: Work::of(&array, style) })
     }
 
     /// Updates an older drawing to the current style, for [`FieldRenderer::exchange`].
@@ -218,12 +227,12 @@ impl FieldRenderer {
 
     /// Returns whether both the graphics pipeline and compute shaders can draw, and neither was asked for.
     pub fn may_choose(&self) -> bool {
-        self.raster == Raster::Auto && self.passes().is_some()
+        self.raster == Raster::Auto && self.compute().is_some()
     }
 
     /// Returns whether compute shaders draw now.
     pub fn by_compute(&self) -> bool {
-        self.by_compute && self.passes().is_some()
+        self.compute_now().is_some()
     }
 
     /// Chooses what draws from the next recording on, if this [may](Self::may_choose) be chosen.
@@ -231,8 +240,15 @@ impl FieldRenderer {
         self.by_compute = by_compute;
     }
 
-    fn passes(&self) -> Option<(&Passes, &Canvas)> {
-        Some((self.drawing.passes.as_deref()?, self.canvas.as_ref()?))
+    /// Returns what compute shaders need, if they can draw.
+    fn compute(&self) -> Option<(&Passes, Work, &Canvas)> {
+        let Drawing { pipelines, work, .. } = &self.drawing;
+        Some((pipelines.passes.as_ref()?, (*work)?, self.canvas.as_ref()?))
+    }
+
+    /// The same, if they draw now.
+    fn compute_now(&self) -> Option<(&Passes, Work, &Canvas)> {
+        self.compute().filter(|_| self.by_compute)
     }
 
     /// Creates attachments of this size. No frame may be in flight. Waits for the queue.
@@ -272,7 +288,7 @@ impl FieldRenderer {
     /// Drops what only the graphics pipeline needs, if compute shaders draw, until the next [`FieldRenderer::resize`]. No frame
     /// may be in flight.
     pub(super) fn leave_to_compute(&mut self) {
-        if self.pixels().is_some() {
+        if self.by_compute() {
             self.attachments = None;
         }
     }
@@ -307,7 +323,7 @@ impl FieldRenderer {
 
     /// Returns the buffer where pictures that stay are after a frame, and their bytes, if compute shaders draw.
     pub fn pixels(&self) -> Option<(vk::Buffer, u64)> {
-        self.passes().filter(|_| self.by_compute).map(|(_, canvas)| canvas.pixels())
+        self.compute_now().map(|(.., canvas)| canvas.pixels())
     }
 
     /// Records a copy of the last picture, which stays, to its image.
@@ -315,7 +331,7 @@ impl FieldRenderer {
     /// # Safety
     /// `commands` must be recording. The picture must live until they are done, and be what was drawn last.
     pub unsafe fn record_copy(&self, commands: vk::CommandBuffer, picture: &Picture) {
-        if let Some((_, canvas)) = self.passes().filter(|_| self.by_compute) {
+        if let Some((.., canvas)) = self.compute_now() {
             // SAFETY: the caller's promise; the picture is of the renderer's output.
             unsafe { canvas.record_copies(commands, std::slice::from_ref(picture), self.pipelines.output) };
         }
@@ -347,21 +363,21 @@ impl FieldRenderer {
         (pictures, first, tiles): (&[Picture], usize, &[vk::Rect2D]),
         slices: Option<Slices<'_>>,
     ) -> Result<()> {
-        let takes_copies = pictures.iter().all(|picture| picture.takes_copies);
-        if let Some((passes, canvas)) = self.passes().filter(|_| self.by_compute && takes_copies)
-            && pictures.iter().all(|picture| picture.extent == canvas.extent())
+        let suits =
+            |picture: &Picture, canvas: &Canvas| picture.takes_copies && picture.extent == canvas.extent();
+        if let Some((passes, work, canvas)) = self.compute_now()
+            && pictures.iter().all(|picture| suits(picture, canvas))
         {
+            let with = (passes, work, &self.inputs);
             // SAFETY: the caller's promise; the tiles lie inside the pictures.
-            unsafe {
-                canvas.record(commands, flight, (passes, &self.inputs), (pictures, first, tiles), slices)
-            };
+            unsafe { canvas.record(commands, flight, with, (pictures, first, tiles), slices) };
             return Ok(());
         }
         let fits = |a: &&PassAttachments| pictures.iter().all(|picture| picture.extent == a.extent());
         let Some(attachments) = self.attachments.as_ref().filter(fits) else {
             return Err(Error::Unsupported("the renderer was not resized to the picture".into()));
         };
-        let Drawing { array, style, pipeline, .. } = &self.drawing;
+        let Drawing { array, style, pipelines, .. } = &self.drawing;
         let (vertices, pieces) = pieces(self.pipelines.scene, array, *style);
         let count = slices.as_ref().map_or(1, |slices| slices.count);
         let vk = self.pipelines.device.raw();
@@ -377,7 +393,7 @@ impl FieldRenderer {
         // Draws the surface and the background in each tile.
         // SAFETY: as above, in the render pass, after the flight's source and views were set.
         let draw = || unsafe {
-            vk.cmd_bind_pipeline(commands, vk::PipelineBindPoint::GRAPHICS, pipeline.raw());
+            vk.cmd_bind_pipeline(commands, vk::PipelineBindPoint::GRAPHICS, pipelines.graphics.raw());
             vk.cmd_bind_index_buffer(commands, self.indices.raw(), 0, vk::IndexType::UINT16);
             for (number, tile) in tiles.iter().enumerate() {
                 aim(number, tile);
@@ -409,18 +425,18 @@ impl FieldRenderer {
     }
 }
 
-/// Returns the passes of compute shaders that draw this array, or `None` where the graphics pipeline must.
-fn passes_of(
+fn pipelines_of(
     pipelines: &Pipelines,
-    array: &DrawnArray,
+    kind: ArrayKind,
     style: Style,
     raster: Raster,
-) -> Result<Option<Rc<Passes>>> {
-    if raster == Raster::Graphics || pipelines.scene != Scene::Field {
-        return Ok(None);
-    }
-    let &Pipelines { ref device, layout, output, samples, .. } = pipelines;
-    Ok(Passes::new(device, layout, (output, samples), array, style)?.map(Rc::new))
+) -> Result<KindPipelines> {
+    let &Pipelines { ref device, layout, output, samples, scene } = pipelines;
+    let passes = match raster == Raster::Graphics || scene != Scene::Field {
+        true => None,
+        false => Passes::new(device, layout, (output, samples), (kind, style))?,
+    };
+    Ok(KindPipelines { graphics: pipelines.of(kind, style)?, passes })
 }
 
 /// Returns the part of `tile` that is inside a picture.

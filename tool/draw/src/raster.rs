@@ -4,8 +4,6 @@
 //! copied to the picture. Data-centre GPUs have few units for the graphics pipeline, so this takes a fraction of its time there
 //! (docs/performance.md, "The draw").
 
-use std::ffi::CStr;
-
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ownership::Access;
@@ -17,8 +15,8 @@ use super::{OffscreenTarget, Output, Picture, Samples, Slices, Style};
 use wavefield_gpu::Result;
 use wavefield_gpu::shaders::spirv;
 use wavefield_gpu::vulkan::{
-    AutoDestroy, Buffer, BufferDesc, Device, Queue, buffer_barrier, copy_of_level, groups, image_barrier,
-    one_shot, pipeline_barrier, shader_module,
+    Buffer, BufferDesc, Device, MAX_GROUPS, Queue, buffer_barrier, compute_pipeline, copy_of_level, groups,
+    image_barrier, one_shot, pipeline_barrier,
 };
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
 
@@ -32,8 +30,6 @@ const BUSY_THREADS: u64 = 1 << 18;
 const BUSY_GROUPS: u64 = 1024;
 /// The blocks of cells that `has_huge` has room for.
 const MAX_BLOCKS: u32 = 1 << 20;
-/// The number of workgroups that every device allows in one dimension (`maxComputeWorkGroupCount`).
-const MAX_GROUPS: u32 = 65_535;
 
 const READS_AND_WRITES: Access = Access {
     stage: vk::PipelineStageFlags2::COMPUTE_SHADER,
@@ -42,7 +38,7 @@ const READS_AND_WRITES: Access = Access {
     ),
 };
 
-/// The pipelines that draw one kind of array.
+/// The pipelines that draw one kind of array in one style.
 pub(super) struct Passes {
     /// `None` for an image, which is only shaded.
     first: Option<Pipeline>,
@@ -52,11 +48,53 @@ pub(super) struct Passes {
     output: Output,
     samples: u32,
     is_bgra: bool,
-    work: Work,
+}
+
+impl Passes {
+    /// Returns `None` if this device or output needs the graphics pipeline.
+    pub(super) fn new(
+        device: &Device,
+        layout: vk::PipelineLayout,
+        (output, samples): (Output, Samples),
+        (kind, style): (ArrayKind, Style),
+    ) -> Result<Option<Self>> {
+        let is_bgra = match output {
+            Output::Facts | Output::Color(OffscreenTarget::FORMAT) => false,
+            Output::Color(vk::Format::B8G8R8A8_SRGB) => true,
+            Output::Color(_) => return Ok(None),
+        };
+        if !device.info().atomics64 {
+            return Ok(None);
+        }
+        let is_cells = has_cells(kind, style);
+        let shaders = Shaders::of(kind, is_cells);
+        let shade = match (output, style) {
+            (Output::Facts, _) => (shaders.facts, c"shade_facts_main"),
+            (_, Style::Wireframe) if is_cells => (shaders.wireframe, c"shade_wireframe_main"),
+            _ => (shaders.shade, c"shade_main"),
+        };
+        let pipeline = |shader| compute_pipeline(device, layout, shader);
+        let optional = |spirv: Option<_>, entry| spirv.map(|spirv| pipeline((spirv, entry))).transpose();
+        Ok(Some(Self {
+            first: optional(shaders.raster, c"raster_main")?,
+            huge: optional(shaders.huge, c"huge_main")?,
+            shade: pipeline(shade)?,
+            // A dot covers whole pixels.
+            samples: if is_cells || kind == ArrayKind::Image { samples.count() } else { 1 },
+            output,
+            is_bgra,
+        }))
+    }
+}
+
+/// Returns whether the cells of a grid are drawn, not dots or an image.
+fn has_cells(kind: ArrayKind, style: Style) -> bool {
+    matches!(kind, ArrayKind::Mesh | ArrayKind::Surface) && style != Style::Points
 }
 
 /// What the first pass draws.
-enum Work {
+#[derive(Clone, Copy)]
+pub(super) enum Work {
     /// Blocks of cells, across and along. Each is a workgroup, or several share it.
     Cells([u32; 2]),
     /// The number of dots. Each is a thread, or several share it.
@@ -64,72 +102,38 @@ enum Work {
 }
 
 impl Work {
+    /// Returns `None` if the array is too large for the shaders.
+    pub(super) fn of(array: &DrawnArray, style: Style) -> Option<Self> {
+        let (grid, count) = (array.grid(), array.grid().count());
+        let work = match has_cells(array.kind(), style) {
+            true => Self::Cells([grid.cols, grid.rows].map(|vertices| (vertices - 1).div_ceil(CELLS))),
+            false => Self::Dots(count),
+        };
+        let ([across, along, _], _) = work.shared(1);
+        let has_room = match work {
+            Self::Cells(_) => u64::from(across) * u64::from(along) <= u64::from(MAX_BLOCKS),
+            Self::Dots(_) => true,
+        };
+        // A triangle's number has 32 bits.
+        let fits = 2 * count < u64::from(u32::MAX) && across.max(along) <= MAX_GROUPS && has_room;
+        fits.then_some(work)
+    }
+
     /// Returns the workgroups, and the number that share a block or a dot, if `pictures` are drawn at once: as many as keep
     /// the GPU busy.
-    fn shared(&self, pictures: usize) -> ([u32; 2], u32) {
+    fn shared(&self, pictures: usize) -> ([u32; 3], u32) {
         match *self {
-            Self::Cells(blocks) => {
-                let all = u64::from(blocks[0]) * u64::from(blocks[1]) * pictures as u64;
-                (blocks, (BUSY_GROUPS / all).clamp(1, 64) as u32)
+            Self::Cells([across, along]) => {
+                let all = u64::from(across) * u64::from(along) * pictures as u64;
+                let sharers = (BUSY_GROUPS / all).clamp(1, 64) as u32;
+                ([across, along, sharers], sharers)
             }
             Self::Dots(count) => {
                 let sharers = (BUSY_THREADS / (count * pictures as u64)).clamp(1, 64).next_power_of_two();
-                (groups(count * sharers), sharers as u32)
+                let [across, along] = groups(count * sharers);
+                ([across, along, 1], sharers as u32)
             }
         }
-    }
-}
-
-impl Passes {
-    /// Returns `None` if this device, array or output needs the graphics pipeline.
-    pub(super) fn new(
-        device: &Device,
-        layout: vk::PipelineLayout,
-        (output, samples): (Output, Samples),
-        array: &DrawnArray,
-        style: Style,
-    ) -> Result<Option<Self>> {
-        let is_bgra = match output {
-            Output::Facts | Output::Color(OffscreenTarget::FORMAT) => false,
-            Output::Color(vk::Format::B8G8R8A8_SRGB) => true,
-            Output::Color(_) => return Ok(None),
-        };
-        let (grid, count) = (array.grid(), array.grid().count());
-        let is_cells = matches!(
-            (array.kind(), style),
-            (ArrayKind::Mesh | ArrayKind::Surface, Style::Surface | Style::Wireframe)
-        );
-        let work = match is_cells {
-            true => Work::Cells([grid.cols, grid.rows].map(|vertices| (vertices - 1).div_ceil(CELLS))),
-            false => Work::Dots(count),
-        };
-        let (groups, _) = work.shared(1);
-        // A triangle's number has 32 bits.
-        let is_too_large = 2 * count >= u64::from(u32::MAX)
-            || groups.iter().any(|&groups| groups > MAX_GROUPS)
-            || is_cells && u64::from(groups[0]) * u64::from(groups[1]) > u64::from(MAX_BLOCKS);
-        if !device.info().atomics64 || is_too_large {
-            return Ok(None);
-        }
-        let shaders = Shaders::of(array.kind(), is_cells);
-        let (shade, entry) = match (output, style) {
-            (Output::Facts, _) => (shaders.facts, c"shade_facts_main"),
-            (_, Style::Wireframe) if is_cells => (shaders.wireframe, c"shade_wireframe_main"),
-            _ => (shaders.shade, c"shade_main"),
-        };
-        let optional = |shader: Option<&[u8]>, entry| {
-            shader.map(|spirv| pipeline(device, layout, spirv, entry)).transpose()
-        };
-        Ok(Some(Self {
-            first: optional(shaders.raster, c"raster_main")?,
-            huge: optional(shaders.huge, c"huge_main")?,
-            shade: pipeline(device, layout, shade, entry)?,
-            // A dot covers whole pixels.
-            samples: if is_cells || array.kind() == ArrayKind::Image { samples.count() } else { 1 },
-            output,
-            is_bgra,
-            work,
-        }))
     }
 }
 
@@ -181,20 +185,6 @@ impl Shaders {
             (ArrayKind::Image, _) => shaded!("image", None, None, "shade_main"),
         }
     }
-}
-
-fn pipeline(device: &Device, layout: vk::PipelineLayout, spirv: &[u8], entry: &CStr) -> Result<Pipeline> {
-    let module = shader_module(device, spirv)?;
-    let stage = vk::PipelineShaderStageCreateInfo::default()
-        .stage(vk::ShaderStageFlags::COMPUTE)
-        .module(module.raw())
-        .name(entry);
-    let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(layout)];
-    // SAFETY: a live device, and a description that points to locals. On failure, nothing was made.
-    AutoDestroy::new(device, "vkCreateComputePipelines", |vk| unsafe {
-        let made = vk.create_compute_pipelines(vk::PipelineCache::null(), &info, None);
-        made.map(|made| made[0]).map_err(|(_, result)| result)
-    })
 }
 
 /// The buffers that [`Passes`] draw on. All frames share them, because the frames of one queue are drawn one after
@@ -260,15 +250,14 @@ impl Canvas {
         &self,
         commands: vk::CommandBuffer,
         flight: usize,
-        (passes, inputs): (&Passes, &Inputs),
+        (passes, work, inputs): (&Passes, Work, &Inputs),
         (pictures, first, tiles): (&[Picture], usize, &[vk::Rect2D]),
         slices: Option<Slices<'_>>,
     ) {
         let vk = self.device.raw();
         let (compute, stage) = (vk::PipelineBindPoint::COMPUTE, vk::ShaderStageFlags::COMPUTE);
         let vk::Extent2D { width, height } = self.extent;
-        let is_cells = matches!(passes.work, Work::Cells(_));
-        let ([across, along], sharers) = passes.work.shared(tiles.len());
+        let ([across, along, depth], sharers) = work.shared(tiles.len());
         let constants = Constants {
             begin: 0,
             pixels: width * height,
@@ -303,7 +292,6 @@ impl Canvas {
         let has_huge = buffer_barrier(self.has_huge.raw(), (in_compute, access), (in_compute, access));
         let pixels = self.pixels.raw();
         barrier(&[nearest, has_huge, buffer_barrier(pixels, copied, (in_compute, access))]);
-        let depth = if is_cells { sharers } else { 1 };
         let count = slices.as_ref().map_or(1, |slices| slices.count);
         let aim = |number: usize| {
             // SAFETY: as above; the flight's source and view are set.
@@ -312,9 +300,9 @@ impl Canvas {
             Constants { begin: number as u32 * width * height, ..constants }
         };
         // As many tiles at once as `has_huge` has room for.
-        let at_once = if is_cells { (MAX_BLOCKS / (across * along)) as usize } else { usize::MAX };
+        let at_once = (MAX_BLOCKS / (across * along)).max(1) as usize;
         let numbers: Vec<_> = (0..tiles.len()).collect();
-        for numbers in numbers.chunks(at_once.max(1)) {
+        for numbers in numbers.chunks(at_once) {
             let Some(pipeline) = &passes.first else { break };
             bind(pipeline);
             let blocks = |number: usize| (number - numbers[0]) as u32 * across * along;

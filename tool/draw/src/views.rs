@@ -32,10 +32,8 @@ pub enum PictureKind {
 
 impl PictureKind {
     pub fn bytes(self) -> u64 {
-        match self {
-            Self::Color | Self::Depth | Self::Index => 4,
-            Self::Normal => 16,
-        }
+        let (output, index) = self.output();
+        output.bytes()[index]
     }
 
     /// Returns the output that draws this kind, and the index of its picture in that output.

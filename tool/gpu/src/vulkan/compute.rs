@@ -8,12 +8,12 @@ use crate::{Error, Result};
 /// The workgroup size of every one-dimensional compute shader.
 const WORKGROUP: u64 = 256;
 /// The number of workgroups that every device allows in one dimension (`maxComputeWorkGroupCount`).
-const MAX_GROUPS: u64 = 65_535;
+pub const MAX_GROUPS: u32 = 65_535;
 
 /// Returns the number of workgroups for `threads` threads, in two dimensions, because one allows only 65,535.
 pub fn groups(threads: u64) -> [u32; 2] {
-    let groups = threads.div_ceil(WORKGROUP);
-    [groups.min(MAX_GROUPS) as u32, groups.div_ceil(MAX_GROUPS) as u32]
+    let (groups, most) = (threads.div_ceil(WORKGROUP), u64::from(MAX_GROUPS));
+    [groups.min(most) as u32, groups.div_ceil(most) as u32]
 }
 
 /// What can be bound to a set of a [`ComputePipeline`]: these objects, or objects that are chosen later.
@@ -61,17 +61,7 @@ impl ComputePipeline {
                 unsafe { bindings.point(set, chosen, [bound]) };
             }
         }
-        let module = shader_module(device, spirv)?;
-        let stage = vk::PipelineShaderStageCreateInfo::default()
-            .stage(vk::ShaderStageFlags::COMPUTE)
-            .module(module.raw())
-            .name(entry);
-        let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(bindings.layout())];
-        // SAFETY: a live device, and a description that points to locals. On failure, nothing was made.
-        let raw = AutoDestroy::new(device, "vkCreateComputePipelines", |vk| unsafe {
-            let made = vk.create_compute_pipelines(vk::PipelineCache::null(), &info, None);
-            made.map(|made| made[0]).map_err(|(_, result)| result)
-        })?;
+        let raw = compute_pipeline(device, bindings.layout(), (spirv, entry))?;
         Ok(Self { raw, bindings })
     }
 
@@ -100,6 +90,24 @@ impl ComputePipeline {
             vk.cmd_dispatch(commands, groups[0], groups[1], 1);
         }
     }
+}
+
+pub fn compute_pipeline(
+    device: &Device,
+    layout: vk::PipelineLayout,
+    (spirv, entry): (&[u8], &CStr),
+) -> Result<AutoDestroy<vk::Pipeline>> {
+    let module = shader_module(device, spirv)?;
+    let stage = vk::PipelineShaderStageCreateInfo::default()
+        .stage(vk::ShaderStageFlags::COMPUTE)
+        .module(module.raw())
+        .name(entry);
+    let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(layout)];
+    // SAFETY: a live device, and a description that points to locals. On failure, nothing was made.
+    AutoDestroy::new(device, "vkCreateComputePipelines", |vk| unsafe {
+        let made = vk.create_compute_pipelines(vk::PipelineCache::null(), &info, None);
+        made.map(|made| made[0]).map_err(|(_, result)| result)
+    })
 }
 
 /// Makes a module from SPIR-V of [`crate::shaders`]. It may be dropped once its pipelines are made.

@@ -27,7 +27,7 @@ mod validation;
 pub use adapter::{Adapter, AdapterInfo};
 pub use bindings::{Bindings, Bound, SetDesc, sampler};
 pub use buffer::{Buffer, BufferDesc};
-pub use compute::{Choices, ComputePipeline, groups, shader_module};
+pub use compute::{Choices, ComputePipeline, MAX_GROUPS, compute_pipeline, groups, shader_module};
 pub use device::{Device, DeviceDesc, cuda_inside_vulkan};
 pub use image::{Image, ImageDesc, ImageView, copy_of_level, record_upload, view, view_of_shared};
 pub use instance::{API_VERSION, Instance};

@@ -122,10 +122,12 @@ fn state_of(triangle: Triangle) -> u32 {
     return max(triangle.a.state, max(triangle.b.state, triangle.c.state));
 }
 
-fn is_long(triangle: Triangle) -> bool {
+// Whether the triangle is left for `huge_main`.
+fn is_huge(triangle: Triangle) -> bool {
     let low = min(triangle.a.at, min(triangle.b.at, triangle.c.at));
     let high = max(triangle.a.at, max(triangle.b.at, triangle.c.at));
-    return any(high - low > vec2i(LONG));
+    let state = state_of(triangle);
+    return state == BEYOND || (state == IN_FRONT && any(high - low > vec2i(LONG)));
 }
 
 // Returns 0 if samples on this edge belong to the triangle, else -1. The triangle is on the right of the edge.
@@ -214,7 +216,7 @@ fn raster_main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_in
         var by_gang = 0u;
         if any(cell >= last) || state == HOLE || (state == IN_FRONT && any(sides <= vec2i(0))) {
             // Not drawn.
-        } else if state == BEYOND || is_long(triangle) {
+        } else if is_huge(triangle) {
             atomicOr(&left, HUGE);
         } else if sides.x * sides.y > SMALL {
             by_gang = 1;
@@ -338,10 +340,7 @@ fn huge_main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_inde
     workgroupBarrier();
     let cell = origin + vec2u(thread % SIDE, thread / SIDE);
     for (var index = 2 * thread; index < 2 * thread + 2; index++) {
-        let triangle = triangle_at(origin, index);
-        let state = state_of(triangle);
-        let is_drawn = all(cell < last) && state != HOLE && (state == BEYOND || is_long(triangle));
-        by_gangs[index] = select(0u, 1u, is_drawn);
+        by_gangs[index] = select(0u, 1u, all(cell < last) && is_huge(triangle_at(origin, index)));
     }
     workgroupBarrier();
     let gang = group.z * GANGS + thread / GANG;

@@ -1,7 +1,7 @@
 // Pictures that compute shaders draw, in place of the graphics pipeline: a visibility buffer, and pixels to copy to the picture.
 // Needs `globals` and `backdrop`.
 
-// Must match `Constants` in draw/src/raster.rs.
+// Must match `Constants` in draw/src/inputs.rs.
 struct Raster {
     // The picture's first pixel among those of all pictures, and the number of all pixels.
     begin: u32,

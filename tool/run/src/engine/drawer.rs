@@ -34,10 +34,16 @@ impl Drawer {
         self.last.as_ref().filter(|(_, view)| *view == self.view).map(|(picture, _)| picture)
     }
 
+    /// Lets `auto` choose anew what draws.
+    pub(super) fn measure_again(&mut self) {
+        self.choice = RasterChoice::new(self.array().grid().count());
+    }
+
     /// Prepares for pictures of this size. No frame may be in flight.
     pub(super) fn resize(&mut self, queue: &mut Queue, extent: vk::Extent2D) -> Result<()> {
         self.recordings.forget();
-        (self.last, self.choice) = (None, RasterChoice::new(self.array().grid().count()));
+        self.last = None;
+        self.measure_again();
         self.renderer.resize(queue, extent)
     }
 

@@ -1,7 +1,6 @@
 //! Exchanges the producer while the engine runs: `serve`'s clients come and go.
 
 use super::Engine;
-use super::raster_choice::RasterChoice;
 use super::work::Health;
 use wavefield_draw::{Camera, Drawing, FieldView};
 use wavefield_gpu::Result;
@@ -33,13 +32,12 @@ impl Engine {
     /// case, nothing is swapped or dropped: dropping a CUDA object would wait for a running kernel.
     pub fn exchange(&mut self, other: &mut ParkedProducer) -> Result<()> {
         self.observers.settle(&mut self.work)?;
-        self.keep_picture()?;
+        self.drawer.renderer.renew(&mut other.drawing)?;
+        self.forget_pictures()?;
         let Self { observers, drawer, work, .. } = self;
-        drawer.renderer.renew(&mut other.drawing)?;
         if let Some(check) = &mut observers.check {
             check.exchanged(*other.drawing.array());
         }
-        (work.side_views, drawer.last) = (None, None);
         observers.times.begun.fill(None);
         // These use the old producer's clocks and slots.
         (observers.watched, observers.probe) = (None, None);
@@ -49,7 +47,7 @@ impl Engine {
         std::mem::swap(&mut *work.producer.producer, &mut other.producer);
         std::mem::swap(&mut work.producer.parameters, &mut other.parameters);
         drawer.renderer.exchange(&mut other.drawing);
-        drawer.choice = RasterChoice::new(drawer.array().grid().count());
+        drawer.measure_again();
         std::mem::swap(&mut drawer.view, &mut other.view);
         work.producer.begin(&mut work.pacer);
         // Both APIs are idle, so earlier failures and abandoned waits are over.

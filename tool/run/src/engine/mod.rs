@@ -232,21 +232,28 @@ impl Engine {
         one_shot(&mut work.queue, |commands| unsafe { drawer.renderer.record_copy(commands, picture) })
     }
 
+    /// Forgets what clients' pictures are copied from and drawn on, because the next ones look different. The image of the
+    /// last picture stays. Nothing may be in flight.
+    fn forget_pictures(&mut self) -> Result<()> {
+        self.keep_picture()?;
+        (self.work.side_views, self.drawer.last) = (None, None);
+        Ok(())
+    }
+
     /// Changes the colours from the next frame on. Waits for the GPU.
     pub fn set_color_map(&mut self, map: ColorMap) -> Result<()> {
         self.work.drain()?;
-        self.keep_picture()?;
-        (self.work.side_views, self.drawer.last) = (None, None);
+        self.forget_pictures()?;
         self.drawer.renderer.set_color_map(&mut self.work.queue, map)
     }
 
     /// Changes how the field is drawn from the next frame on. Waits for the GPU.
     pub fn set_style(&mut self, style: Style) -> Result<()> {
         self.work.drain()?;
-        self.keep_picture()?;
-        (self.work.side_views, self.observers.probe, self.drawer.last) = (None, None, None);
+        self.forget_pictures()?;
+        self.observers.probe = None;
         self.drawer.recordings.forget();
-        self.drawer.choice = RasterChoice::new(self.drawer.array().grid().count());
+        self.drawer.measure_again();
         self.drawer.renderer.set_style(style)
     }
 

@@ -3,7 +3,6 @@
 use ash::vk;
 
 use super::Engine;
-use super::raster_choice::RasterChoice;
 use super::timing::FrameTimer;
 use super::work::WaitLimit;
 use crate::scene::make_producer;
@@ -70,7 +69,7 @@ impl Engine {
             return Err(Error::Unsupported(format!("a kernel of your own does not run inline: {RISK}")));
         }
         self.observers.settle(&mut self.work)?;
-        self.keep_picture()?;
+        self.forget_pictures()?;
         let Self { observers, drawer, work, flights } = self;
         if let (Some((driver, info)), None) = (&choice.cuda, &work.context) {
             let made = Cuda::primary(*driver, info).map(Some).map_err(Error::from);
@@ -80,7 +79,6 @@ impl Engine {
         let made = Setup::make(&mut work.queue, context, &choice, config, (drawer.format, *flights))?;
         let pacer = work.pacer.succeed(&work.queue, made.times.begun.len())?;
         // Nothing may fail from here on.
-        (work.side_views, drawer.last) = (None, None);
         work.wait_limit =
             WaitLimit { stop: work.wait_limit.stop.clone(), ..WaitLimit::new(&work.queue, &choice, config) };
         work.queue.patience = work.wait_limit.limit(work.pacer.slowest);
@@ -93,7 +91,7 @@ impl Engine {
             wavefield_gpu::note!("note: the trace ends here, because the settings have changed");
         }
         (drawer.renderer, observers.times, work.pacer) = (made.renderer, made.times, pacer);
-        drawer.choice = RasterChoice::new(drawer.array().grid().count());
+        drawer.measure_again();
         observers.times.collected = work.pacer.submitted();
         drawer.recordings.flights = vec![None; work.pacer.depth()];
         // Both APIs are at rest, so the old producer is not in use.

@@ -26,7 +26,7 @@ pub struct Settings {
     pub scene: String,
     pub size: [u32; 2],
     pub samples: u32,
-    /// `--raster`. Files of before it say nothing: the graphics pipeline drew.
+    /// What `--raster` said. A file without it was measured with the graphics pipeline.
     #[serde(default = "graphics")]
     pub raster: String,
     /// Every cell runs once in each round, so that drift affects all cells alike.
