@@ -148,11 +148,17 @@ def test_cameras_are_in_the_users_units(renderer: FakeRenderer, name: str) -> No
         with pytest.raises(wavefield.Refused, match=words) as refused:
             field.camera = wavefield.Camera(0, 0, float(distance * radius), tuple(middle.tolist()))
         assert f"{20 * field._fit.radius:.4g}" in str(refused.value)
+        views = np.array([[0.3, -0.4, camera.distance, *target], [0, 0, distance * radius, *middle]])
+        with pytest.raises(wavefield.Refused, match=words):
+            field.render(cameras=views)
     with pytest.raises(wavefield.Refused, match="the target at most"):
         field.render(camera=wavefield.Camera(0, 0, float(radius), tuple((middle + 4 * radius).tolist())))
     for edge in (0.4, 20):
         field.camera = wavefield.Camera(0, 0, edge * float(field._fit.radius), tuple(middle.tolist()))
         assert 0.4 <= renderer.camera["distance"] <= 20
+        field.render(cameras=np.array([[0, 0, edge * field._fit.radius, *middle]]))
+        wish = next(message for message in reversed(renderer.received) if message["type"] == "render")
+        assert 0.4 <= wish["cameras"][0][2] <= 20
 
 
 def test_images_and_surfaces_keep_their_cameras(renderer: FakeRenderer) -> None:

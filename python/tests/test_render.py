@@ -552,7 +552,7 @@ def test_what_makes_no_sense(field: wavefield.Field, drawn: Callable[[], None]) 
         with pytest.raises(ValueError):  # noqa: PT011
             field.render(*arguments, **options)
     with pytest.raises(wavefield.ProtocolError, match="at most 131072"):
-        field.render(cameras=np.full((_render.EXACT_VIEWS, 6), -1e-100 / 3), size=(1, 1))
+        field.render(cameras=np.full((_render.MOST_VIEWS, 6), -1e250 / 3), size=(1, 1))
     picture = field.render(cameras=[eye], size=(1, 1))
     drawn()
     assert picture.frame == 0, "what was not sent does not count"
@@ -563,12 +563,10 @@ def test_a_thousand_cameras_fit(field: wavefield.Field, renderer: FakeRenderer, 
     low, high = [-2 * math.pi, -1.5, 0.4, -3, -3, -3], [2 * math.pi, 1.5, 20, 3, 3, 3]
     cameras = np.random.default_rng(5).uniform(low, high, (_render.MOST_VIEWS, 6))
     picture = field.render(cameras=cameras, size=(1, 1))
-    field.render(cameras=cameras[:900], size=(1, 1))
     drawn()
     assert picture.shape == (1024, 1, 1, 4)
-    many, few = asked(renderer)
-    np.testing.assert_allclose(many["cameras"], cameras, atol=5.1e-7)
-    np.testing.assert_array_equal(few["cameras"], cameras[:900])
+    (many,) = asked(renderer)
+    np.testing.assert_allclose(many["cameras"], cameras, atol=5.1e-10)
 
 
 # In host memory.

@@ -10,12 +10,16 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _limits
 from ._say import say_once
 from ._status import _MOST_DISTANT, _NEAREST, _TARGET_FARTHEST, Camera
 from .errors import Refused, brief
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Triple = tuple[float, float, float]
 Box = tuple[Triple, Triple]
@@ -70,7 +74,7 @@ class Fit:
     def to_drawn(self, camera: Camera) -> Camera:
         """Return a camera of the user's in the renderer's units."""
         camera._message()  # is every part a number?
-        if (self.center, self.radius) == (Fit.middle, Fit.radius):
+        if self._is_unit:
             return camera
         x, y, z = ((there - c) / self.radius for there, c in zip(camera.target, self.center, strict=True))
         distance = min(max(camera.distance / self.radius, _NEAREST), _MOST_DISTANT)
@@ -83,6 +87,25 @@ class Fit:
                 f'of the view, {self.center}; wavefield.show(x, camera="fit") fits the view to another array',
             )
         return replace(camera, distance=distance, target=(x, y, z))
+
+    def rows_to_drawn(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Do the same for many cameras, each as a row of azimuth, elevation, distance, x, y, z."""
+        import numpy as np
+
+        if self._is_unit:
+            return rows
+        distances, targets = rows[:, 2:3] / self.radius, (rows[:, 3:] - self.center) / self.radius
+        drawn = np.hstack([rows[:, :2], distances, targets])
+        beyond = (distances < _NEAREST) | (distances > _MOST_DISTANT)
+        # Almost none is near a limit. Then this says what is beyond it.
+        for number in np.flatnonzero(beyond[:, 0] | (np.linalg.norm(targets, axis=1) > _TARGET_FARTHEST)):
+            azimuth, elevation, distance, x, y, z = rows[number].tolist()
+            drawn[number] = self.to_drawn(Camera(azimuth, elevation, distance, (x, y, z)))._row()
+        return drawn
+
+    @property
+    def _is_unit(self) -> bool:
+        return (self.center, self.radius) == (Fit.middle, Fit.radius)
 
     def to_true(self, camera: Camera) -> Camera:
         """Return a camera of the renderer's in the user's units."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from ._allocations import Allocations
     from ._connection import Connection
+    from ._fit import Fit
     from ._host import HostMemory
     from ._pinned import Pinned
     from ._places import Lease
@@ -48,9 +49,6 @@ MOST_VIEWS = 1024
 
 MOST_WAITING = 64
 """The most calls that may wait for a frame. The renderer ends a connection with more."""
-
-EXACT_VIEWS = 900
-"""The most views whose cameras fit into a message with all their digits."""
 
 ALIGNMENT = 256
 """Each kind begins at a multiple of it, or of the renderer's own alignment if that is larger."""
@@ -317,7 +315,7 @@ def _plan(
     return layouts, offsets, end
 
 
-def rows(cameras: Any, to_drawn: Callable[[Camera], Camera]) -> list[list[float]]:
+def rows(cameras: Any, fit: Fit) -> list[list[float]]:
     """Return the cameras of a message, from cameras or an array of (n, 6) numbers, in the user's units."""
     import numpy as np
 
@@ -334,9 +332,8 @@ def rows(cameras: Any, to_drawn: Callable[[Camera], Camera]) -> list[list[float]
         )
     if not np.isfinite(numbers).all():
         raise ValueError("a camera has a number that is not finite")
-    numbers = np.array([to_drawn(Camera(a, e, d, (x, y, z)))._row() for a, e, d, x, y, z in numbers.tolist()])
-    # The renderer uses 32-bit floats, so six digits after the point are nearly all.
-    found: list[list[float]] = (numbers if len(numbers) <= EXACT_VIEWS else numbers.round(6)).tolist()
+    # The renderer uses 32-bit floats. With all digits, 1024 views would not fit into a message.
+    found: list[list[float]] = fit.rows_to_drawn(numbers).round(9).tolist()
     return found
 
 

@@ -639,7 +639,7 @@ class Field:
         self._ring.refuse_capture()
         if camera is not None and cameras is not None:
             raise ValueError("give camera or cameras, not both")
-        views = None if cameras is None else _render.rows(cameras, self._fit.to_drawn)
+        views = None if cameras is None else _render.rows(cameras, self._fit)
         if camera is not None:
             views = [self._fit.to_drawn(_status.camera_of(camera))._row()]
         if size is None and self._screen is None and 0 in self.status().picture:

@@ -111,10 +111,14 @@ pub struct FieldRenderer {
     raster: Raster,
     /// Whether compute shaders draw now, where they can.
     by_compute: bool,
+    /// The same for many views at once.
+    views_by_compute: bool,
     pipelines: Pipelines,
     color_map: ColorMap,
 }
 
+/// From so many views on, it does not matter that a dispatch for one of them would be short.
+const MANY_VIEWS: usize = 8;
 /// Two triangles, for the plane or an image.
 const SQUARE_VERTICES: u32 = 6;
 /// One triangle, around the dot.
@@ -154,6 +158,7 @@ impl FieldRenderer {
             canvas,
             raster,
             by_compute,
+            views_by_compute: by_compute,
             pipelines,
             color_map,
         })
@@ -235,9 +240,15 @@ impl FieldRenderer {
         self.compute_now().is_some()
     }
 
-    /// Chooses what draws from the next recording on, if this [may](Self::may_choose) be chosen.
-    pub fn set_by_compute(&mut self, by_compute: bool) {
-        self.by_compute = by_compute;
+    /// Returns what draws so many views at once.
+    pub(super) fn raster_of(&self, views: usize) -> Raster {
+        let many = views >= MANY_VIEWS && self.views_by_compute && self.compute().is_some();
+        if many || self.by_compute() { Raster::Compute } else { Raster::Graphics }
+    }
+
+    /// Chooses what draws from the next recording on, if this [may](Self::may_choose) be chosen, and what draws many views.
+    pub fn set_by_compute(&mut self, by_compute: bool, of_many_views: bool) {
+        (self.by_compute, self.views_by_compute) = (by_compute, of_many_views);
     }
 
     /// Returns what compute shaders need, if they can draw.

@@ -60,6 +60,8 @@ const BUFFERS: [(vk::DescriptorType, vk::ShaderStageFlags); 3] =
 
 /// Bytes from one [`Globals`] to the next: the largest `minUniformBufferOffsetAlignment` ("Required Limits").
 const STRIDE: usize = 256;
+/// The views that one dispatch draws at most. Their uniforms are 16 KiB, the least `maxUniformBufferRange`.
+pub(super) const VIEWS: usize = 64;
 
 /// The size of the colour map's image.
 const COLORS: vk::Extent2D = vk::Extent2D { width: 256, height: 1 };
@@ -102,7 +104,8 @@ impl Inputs {
         let [frame, source] = [&frame[..], source].map(|bindings| SetDesc { bindings, count: flights });
         let uniforms = BufferDesc {
             label: "uniforms",
-            size: (flights * views * STRIDE) as u64,
+            // A set reaches over `VIEWS` views, from any of them.
+            size: ((flights * views + VIEWS) * STRIDE) as u64,
             usage: vk::BufferUsageFlags::UNIFORM_BUFFER,
             location: MemoryLocation::CpuToGpu,
         };
@@ -121,7 +124,7 @@ impl Inputs {
         let colors = Bound::Sampled(inputs.colors.view(), vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL);
         let color_sampler = Bound::Sampler(inputs.color_sampler.raw());
         for flight in 0..flights {
-            let seen = Bound::Uniforms(inputs.uniforms.raw(), size_of::<Globals>() as u64);
+            let seen = Bound::Uniforms(inputs.uniforms.raw(), (VIEWS * STRIDE) as u64);
             // SAFETY: the set has never been used.
             unsafe { inputs.bindings.point(FRAME, flight, [seen, colors, color_sampler]) };
         }
@@ -225,7 +228,7 @@ impl Inputs {
         unsafe { self.bindings.bind(commands, vk::PipelineBindPoint::GRAPHICS, [flight, flight], &offsets) };
     }
 
-    /// Binds the same for compute shaders, and the canvas.
+    /// Binds the same for compute shaders, with the views that follow, and the canvas.
     ///
     /// # Safety
     /// As for [`Inputs::bind`], after [`Inputs::set_canvas`].

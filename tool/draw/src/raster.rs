@@ -8,7 +8,7 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ownership::Access;
 
-use super::inputs::{Constants, Inputs};
+use super::inputs::{Constants, Inputs, VIEWS};
 use super::pass::{PICTURE_STAGES, next_use};
 use super::pipeline::Pipeline;
 use super::{OffscreenTarget, Output, Picture, Samples, Slices, Style};
@@ -117,6 +117,15 @@ impl Work {
         // A triangle's number has 32 bits.
         let fits = 2 * count < u64::from(u32::MAX) && across.max(along) <= MAX_GROUPS && has_room;
         fits.then_some(work)
+    }
+
+    /// Returns the number of pictures that one dispatch draws at most.
+    fn at_once(&self) -> usize {
+        match *self {
+            // `has_huge` has room for so many.
+            Self::Cells([across, along]) => ((MAX_BLOCKS / (across * along)) as usize).clamp(1, VIEWS),
+            Self::Dots(_) => VIEWS,
+        }
     }
 
     /// Returns the workgroups, and the number that share a block or a dot, if `pictures` are drawn at once: as many as keep
@@ -257,7 +266,8 @@ impl Canvas {
         let vk = self.device.raw();
         let (compute, stage) = (vk::PipelineBindPoint::COMPUTE, vk::ShaderStageFlags::COMPUTE);
         let vk::Extent2D { width, height } = self.extent;
-        let ([across, along, depth], sharers) = work.shared(tiles.len());
+        let at_once = work.at_once().min(tiles.len());
+        let ([across, along, depth], sharers) = work.shared(at_once);
         let constants = Constants {
             begin: 0,
             pixels: width * height,
@@ -265,7 +275,7 @@ impl Canvas {
             is_bgra: u32::from(passes.is_bgra),
             first: 0,
             sharers,
-            blocks: 0,
+            blocks: across * along,
             across,
         };
         // SAFETY: (here and below) recording, outside a render pass (the caller's promise); every object belongs to this
@@ -291,49 +301,36 @@ impl Canvas {
         let nearest = buffer_barrier(self.nearest.raw(), (in_compute, access), (in_compute, access));
         let has_huge = buffer_barrier(self.has_huge.raw(), (in_compute, access), (in_compute, access));
         let pixels = self.pixels.raw();
-        barrier(&[nearest, has_huge, buffer_barrier(pixels, copied, (in_compute, access))]);
+        let used = (in_compute | copied.0, access | copied.1);
         let count = slices.as_ref().map_or(1, |slices| slices.count);
-        let aim = |number: usize| {
-            // SAFETY: as above; the flight's source and view are set.
+        for (number, tiles) in (0..).step_by(at_once).zip(tiles.chunks(at_once)) {
+            let vk::Extent2D { width, height } = tiles[0].extent;
+            let (views, begin) = (tiles.len() as u32, number as u32 * width * height);
+            let constants = Constants { begin, ..constants };
+            barrier(&[nearest, has_huge, buffer_barrier(pixels, used, (in_compute, access))]);
+            // SAFETY: as above; the flight's source and views are set.
             unsafe { inputs.bind_compute(commands, flight, first + number) };
-            let vk::Extent2D { width, height } = tiles[number].extent;
-            Constants { begin: number as u32 * width * height, ..constants }
-        };
-        // As many tiles at once as `has_huge` has room for.
-        let at_once = (MAX_BLOCKS / (across * along)).max(1) as usize;
-        let numbers: Vec<_> = (0..tiles.len()).collect();
-        for numbers in numbers.chunks(at_once) {
-            let Some(pipeline) = &passes.first else { break };
-            bind(pipeline);
-            let blocks = |number: usize| (number - numbers[0]) as u32 * across * along;
-            for &number in numbers {
-                let constants = aim(number);
+            if let Some(pipeline) = &passes.first {
+                bind(pipeline);
                 for slice in 0..count {
                     let part = |slice| (u64::from(along) * slice as u64 / count as u64) as u32;
                     let (first, end) = (part(slice), part(slice + 1));
                     if first < end {
-                        let constants = Constants { first, blocks: blocks(number), ..constants };
-                        dispatch(constants, [across, end - first, depth]);
+                        dispatch(Constants { first, ..constants }, [across, end - first, depth * views]);
                     }
                     if let Some(slices) = &slices {
                         (slices.after)(slice);
                     }
                 }
             }
-            let Some(pipeline) = &passes.huge else { continue };
-            barrier(&[has_huge]);
-            bind(pipeline);
-            for &number in numbers {
-                let constants = aim(number);
-                dispatch(Constants { blocks: blocks(number), ..constants }, [across, along, depth]);
+            if let Some(pipeline) = &passes.huge {
+                barrier(&[has_huge]);
+                bind(pipeline);
+                dispatch(constants, [across, along, depth * views]);
             }
-            barrier(&[has_huge]);
-        }
-        barrier(&[nearest]);
-        bind(&passes.shade);
-        for (number, tile) in tiles.iter().enumerate() {
-            let vk::Extent2D { width, height } = tile.extent;
-            dispatch(aim(number), [width.div_ceil(SHADED[0]), height.div_ceil(SHADED[1]), 1]);
+            barrier(&[nearest]);
+            bind(&passes.shade);
+            dispatch(constants, [width.div_ceil(SHADED[0]), height.div_ceil(SHADED[1]), views]);
         }
         if let (Some(slices), None) = (&slices, &passes.first) {
             (0..slices.count).for_each(|slice| (slices.after)(slice));

@@ -653,13 +653,13 @@ fn compute_shaders_leave_no_hole_in_a_closed_surface() {
     }
 }
 
-/// Depths, normals and indices of two views, by the graphics pipeline and by compute shaders.
+/// Colours, depths, normals and indices of more views than one dispatch draws, by the graphics pipeline and by compute shaders.
 #[test]
 fn compute_shaders_find_the_same_facts() {
     let mut bench = Bench::new();
     let device = bench.queue.device().clone();
-    let size = vk::Extent2D { width: 120, height: 80 };
-    let pixels = u64::from(size.width * size.height);
+    let size = vk::Extent2D { width: 48, height: 32 };
+    let all = 66 * u64::from(size.width * size.height);
     let cloud: Vec<f32> = scattered(300 * 3);
     let grid: Vec<f32> = scattered(20 * 30);
     for (kind, shape, numbers) in [
@@ -672,7 +672,13 @@ fn compute_shaders_find_the_same_facts() {
         let slot =
             Buffer::filled(&device, "slot", &floats(&numbers), vk::BufferUsageFlags::STORAGE_BUFFER).unwrap();
         let view = FieldView { limits: [-4.0, 4.0], size: 7.0, ..FieldView::of(&array) };
-        let near = FieldView { camera: Camera { distance: 2.0, ..view.camera }, ..view };
+        let seen = |number: u8| {
+            let Camera { azimuth, distance, .. } = view.camera;
+            let (azimuth, distance) =
+                (azimuth + 0.1 * f32::from(number), distance - 0.02 * f32::from(number));
+            FieldView { camera: Camera { azimuth, distance, ..view.camera }, ..view }
+        };
+        let seen: Vec<_> = (0..66).map(seen).collect();
         let mut facts = |raster| {
             let desc = FieldRendererDesc {
                 output: Output::Color(OffscreenTarget::FORMAT),
@@ -689,15 +695,15 @@ fn compute_shaders_find_the_same_facts() {
             like.resize(&mut bench.queue, size).unwrap();
             let places = [
                 (PictureKind::Color, 0),
-                (PictureKind::Depth, 8 * pixels),
-                (PictureKind::Normal, 16 * pixels),
-                (PictureKind::Index, 48 * pixels),
+                (PictureKind::Depth, 4 * all),
+                (PictureKind::Normal, 8 * all),
+                (PictureKind::Index, 24 * all),
             ];
-            let wanted = Wanted { views: &[view, near], size, places: &places };
+            let wanted = Wanted { views: &seen, size, places: &places };
             let (usage, location) =
                 (vk::BufferUsageFlags::TRANSFER_DST, gpu_allocator::MemoryLocation::GpuToCpu);
             let desc =
-                wavefield_gpu::vulkan::BufferDesc { label: "pictures", size: 56 * pixels, usage, location };
+                wavefield_gpu::vulkan::BufferDesc { label: "pictures", size: 28 * all, usage, location };
             let into = Buffer::new(&device, &desc).unwrap();
             let mut views = Views::new(1);
             assert!(views.needs(&device, &like, &wanted));
@@ -706,15 +712,15 @@ fn compute_shaders_find_the_same_facts() {
             one_shot(&mut bench.queue, |commands| {
                 let source = (0, Source::from(slot.raw()));
                 // SAFETY: recording; slot and buffer live until `one_shot` has waited, and have room for all.
-                unsafe { views.record(&device, commands, source, &wanted, into.raw()) }.unwrap();
+                unsafe { views.record((&device, &like), commands, source, &wanted, into.raw()) }.unwrap();
             })
             .unwrap();
             let bytes = into.bytes().unwrap().to_vec();
-            let part = |from: u64, to: u64| bytes[(from * pixels) as usize..(to * pixels) as usize].to_vec();
+            let part = |from: u64, to: u64| bytes[(from * all) as usize..(to * all) as usize].to_vec();
             let floats = |bytes: &[u8]| -> Vec<f32> { bytemuck::pod_collect_to_vec(bytes) };
-            let color = Drawn { width: 120, pixels: bytemuck::pod_collect_to_vec(&part(0, 8)) };
-            let index: Vec<i32> = bytemuck::pod_collect_to_vec(&part(48, 56));
-            (color, floats(&part(8, 16)), floats(&part(16, 48)), index)
+            let color = Drawn { width: 48, pixels: bytemuck::pod_collect_to_vec(&part(0, 4)) };
+            let index: Vec<i32> = bytemuck::pod_collect_to_vec(&part(24, 28));
+            (color, floats(&part(4, 8)), floats(&part(8, 24)), index)
         };
         let by_graphics = facts(Raster::Graphics);
         if !device.info().atomics64 {

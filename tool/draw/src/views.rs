@@ -125,10 +125,15 @@ impl Views {
         Self { sheets: Vec::new(), flights }
     }
 
+    /// Returns whether no views were drawn yet.
+    pub fn is_empty(&self) -> bool {
+        self.sheets.is_empty()
+    }
+
     /// Returns whether [`Views::prepare`] would make or drop sheets.
     pub fn needs(&self, device: &Device, like: &FieldRenderer, wanted: &Wanted<'_>) -> bool {
-        let outdated = |number: usize| self.sheets[number].raster != raster_of(like);
-        wanted.outputs().into_iter().any(|output| self.find(device, output, wanted).is_none_or(outdated))
+        let raster = like.raster_of(wanted.views.len());
+        wanted.outputs().into_iter().any(|output| self.find(device, (output, raster), wanted).is_none())
     }
 
     /// Makes the sheets that are missing, to draw the array of `like`. If [`Views::needs`] returned true,
@@ -138,12 +143,12 @@ impl Views {
             // Sheets stay as they are: they may be in use.
             return Ok(());
         }
-        let (plan, raster) = (plan(queue.device(), wanted), raster_of(like));
-        self.sheets.retain(|sheet| sheet.raster == raster);
+        let (plan, raster) = (plan(queue.device(), wanted), like.raster_of(wanted.views.len()));
         let mut outputs = wanted.outputs();
-        let (mut used, unused): (Vec<_>, Vec<_>) = std::mem::take(&mut self.sheets)
-            .into_iter()
-            .partition(|sheet| sheet.plan == plan && outputs.contains(&sheet.output));
+        let (mut used, unused): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.sheets).into_iter().partition(|sheet| {
+                (sheet.plan, sheet.raster) == (plan, raster) && outputs.contains(&sheet.output)
+            });
         self.sheets = unused;
         outputs.retain(|output| used.iter().all(|sheet| sheet.output != *output));
         if !outputs.is_empty() {
@@ -165,9 +170,9 @@ impl Views {
         Ok(())
     }
 
-    fn find(&self, device: &Device, output: Output, wanted: &Wanted<'_>) -> Option<usize> {
+    fn find(&self, device: &Device, by: (Output, Raster), wanted: &Wanted<'_>) -> Option<usize> {
         let plan = plan(device, wanted);
-        self.sheets.iter().position(|sheet| (sheet.output, sheet.plan) == (output, plan))
+        self.sheets.iter().position(|sheet| ((sheet.output, sheet.raster), sheet.plan) == (by, plan))
     }
 
     /// Records the draws of `source` and the copies to `into`, after [`Views::prepare`].
@@ -178,16 +183,17 @@ impl Views {
     /// the usage `TRANSFER_DST`.
     pub unsafe fn record(
         &mut self,
-        device: &Device,
+        (device, like): (&Device, &FieldRenderer),
         commands: vk::CommandBuffer,
         (flight, source): (usize, Source),
         wanted: &Wanted<'_>,
         into: vk::Buffer,
     ) -> Result<()> {
         let &Wanted { views, size, places } = wanted;
+        let raster = like.raster_of(views.len());
         for output in wanted.outputs() {
             let drawn: Vec<_> = places.iter().filter(|(kind, _)| kind.output().0 == output).collect();
-            let Some(number) = self.find(device, output, wanted) else { continue };
+            let Some(number) = self.find(device, (output, raster), wanted) else { continue };
             let Sheet { plan, renderer, targets, .. } = &mut self.sheets[number];
             let tiles: Vec<_> = (0..views.len()).map(|number| plan.tile(number)).collect();
             for (number, (view, tile)) in views.iter().zip(&tiles).enumerate() {
@@ -238,11 +244,6 @@ fn too_many(kept: &[u64], (more, pixels): (usize, u64)) -> usize {
     let fits =
         |kept: &[u64]| kept.len() + more <= MAX_SHEETS && kept.iter().sum::<u64>() + pixels <= KEPT_PIXELS;
     (0..kept.len()).find(|&dropped| fits(&kept[dropped..])).unwrap_or(kept.len())
-}
-
-/// Returns what draws views of the array of `like`: the same that draws it.
-fn raster_of(like: &FieldRenderer) -> Raster {
-    if like.by_compute() { Raster::Compute } else { Raster::Graphics }
 }
 
 fn plan(device: &Device, wanted: &Wanted<'_>) -> SheetPlan {

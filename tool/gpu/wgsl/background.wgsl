@@ -1,5 +1,6 @@
 // A calm gradient behind the field: one triangle that covers the picture.
 //!use globals
+//!use one
 //!use backdrop
 
 struct Point {

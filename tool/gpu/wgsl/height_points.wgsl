@@ -1,5 +1,6 @@
 // Heights as dots.
 //!use globals
+//!use one
 //!use numbers
 //!use heights
 //!use dots

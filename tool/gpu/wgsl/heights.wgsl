@@ -1,5 +1,6 @@
 // Heights as a surface.
 //!use globals
+//!use one
 //!use numbers
 //!use heights
 //!use surface

@@ -1,5 +1,6 @@
 // Draws an image onto the picture.
 //!use globals
+//!use one
 //!use numbers
 //!use backdrop
 //!use image

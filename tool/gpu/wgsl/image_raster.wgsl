@@ -12,7 +12,8 @@ fn is_on(at: vec2f) -> bool {
 }
 
 @compute @workgroup_size(32, 8)
-fn shade_main(@builtin(global_invocation_id) id: vec3u) {
+fn shade_main(@builtin(workgroup_id) group: vec3u, @builtin(global_invocation_id) id: vec3u) {
+    set_view(group.z);
     if any(id.xy >= vec2u(globals.picture)) {
         return;
     }
@@ -32,7 +33,8 @@ fn shade_main(@builtin(global_invocation_id) id: vec3u) {
 }
 
 @compute @workgroup_size(32, 8)
-fn shade_facts_main(@builtin(global_invocation_id) id: vec3u) {
+fn shade_facts_main(@builtin(workgroup_id) group: vec3u, @builtin(global_invocation_id) id: vec3u) {
+    set_view(group.z);
     if any(id.xy >= vec2u(globals.picture)) {
         return;
     }

@@ -3,6 +3,7 @@
 // shows every level of the chain.
 
 //!use globals
+//!use one
 //!use backdrop
 
 @group(1) @binding(0) var surface: texture_2d<f32>;

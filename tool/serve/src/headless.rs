@@ -71,7 +71,7 @@ fn draw(
     let mut last = Instant::now();
     while !stop.requested() && config.frames.is_none_or(|frames| run.engine().next_frame() < frames) {
         hook.wait(run.engine(), &mut parameters)?;
-        if !hook.is_ready() || hook.answers_first() || hook.rests(run.engine()) {
+        if !hook.is_ready() || hook.answers_first(run.engine()) || hook.rests(run.engine()) {
             last = Instant::now();
             continue;
         }

@@ -153,12 +153,19 @@ impl ServeHook {
     pub(crate) fn rests(&self, engine: &Engine) -> bool {
         let ServeSetup { config, window, .. } = &self.setup;
         let counts_frames = config.frames.is_some() || config.verify;
-        !window && !counts_frames && engine.next_frame() > 0 && self.has_nothing_to_draw()
+        let draws = *window || counts_frames || self.measures(engine);
+        !draws && engine.next_frame() > 0 && self.has_nothing_to_draw()
     }
 
     /// Returns whether renders are due: they show the frame that is on screen, so they come before the next.
-    pub(crate) fn answers_first(&self) -> bool {
-        self.client.as_ref().is_some_and(|client| client.has_due_render(self.has_ring()))
+    pub(crate) fn answers_first(&self, engine: &Engine) -> bool {
+        !self.measures(engine)
+            && self.client.as_ref().is_some_and(|client| client.has_due_render(self.has_ring()))
+    }
+
+    /// Returns whether frames are drawn again to choose what draws a client's views.
+    fn measures(&self, engine: &Engine) -> bool {
+        self.has_ring() && self.is_ready() && engine.needs_frames()
     }
 
     fn has_nothing_to_draw(&self) -> bool {
@@ -276,7 +283,7 @@ impl FrameHook for ServeHook {
                 std::thread::sleep(Duration::from_millis(2));
                 return Ok(());
             }
-            if self.answers_first() {
+            if self.answers_first(engine) || self.measures(engine) {
                 return Ok(());
             }
             if self.rests(engine) {

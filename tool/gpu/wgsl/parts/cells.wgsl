@@ -200,6 +200,8 @@ fn cross64(a: vec2i, b: vec2i) -> i64 {
 
 @compute @workgroup_size(16, 16)
 fn raster_main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
+    set_view(group.z / raster.sharers);
+    let sharer = group.z % raster.sharers;
     let last = globals.grid - vec2u(1);
     let block = vec2u(group.x, group.y + raster.first);
     let origin = SIDE * block;
@@ -221,19 +223,19 @@ fn raster_main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_in
         } else if sides.x * sides.y > SMALL {
             by_gang = 1;
             atomicOr(&left, FOR_GANGS);
-        } else if thread / GANG % raster.sharers == group.z {
+        } else if thread / GANG % raster.sharers == sharer {
             draw_pixels(triangle, vec2i(1), 0);
         }
         by_gangs[index] = by_gang;
     }
     workgroupBarrier();
-    if thread == 0 && group.z == 0 {
-        has_huge[raster.blocks + block.y * raster.across + block.x] = atomicLoad(&left) & HUGE;
+    if thread == 0 && sharer == 0 {
+        has_huge[view * raster.blocks + block.y * raster.across + block.x] = atomicLoad(&left) & HUGE;
     }
     if (atomicLoad(&left) & FOR_GANGS) == 0 {
         return;
     }
-    for (var index = group.z * GANGS + thread / GANG; index < 2 * THREADS; index += raster.sharers * GANGS) {
+    for (var index = sharer * GANGS + thread / GANG; index < 2 * THREADS; index += raster.sharers * GANGS) {
         if by_gangs[index] == 1 {
             draw_pixels(triangle_at(origin, index), BLOCK, i32(thread % GANG));
         }
@@ -331,7 +333,8 @@ fn draw_clipped(first: array<vec4f, 3>, number: u32, gang: u32, gangs: u32, lane
 
 @compute @workgroup_size(16, 16)
 fn huge_main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
-    if has_huge[raster.blocks + group.y * raster.across + group.x] == 0 {
+    set_view(group.z / raster.sharers);
+    if has_huge[view * raster.blocks + group.y * raster.across + group.x] == 0 {
         return;
     }
     let last = globals.grid - vec2u(1);
@@ -343,7 +346,7 @@ fn huge_main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_inde
         by_gangs[index] = select(0u, 1u, all(cell < last) && is_huge(triangle_at(origin, index)));
     }
     workgroupBarrier();
-    let gang = group.z * GANGS + thread / GANG;
+    let gang = group.z % raster.sharers * GANGS + thread / GANG;
     let gangs = raster.sharers * GANGS;
     let lane = i32(thread % GANG);
     for (var index = 0u; index < 2 * THREADS; index++) {
@@ -435,21 +438,24 @@ fn resolved(pixel: vec2u, is_wireframe: bool) -> vec3f {
 }
 
 @compute @workgroup_size(32, 8)
-fn shade_main(@builtin(global_invocation_id) id: vec3u) {
+fn shade_main(@builtin(workgroup_id) group: vec3u, @builtin(global_invocation_id) id: vec3u) {
+    set_view(group.z);
     if all(id.xy < vec2u(globals.picture)) {
         write_colour(id.xy, resolved(id.xy, false));
     }
 }
 
 @compute @workgroup_size(32, 8)
-fn shade_wireframe_main(@builtin(global_invocation_id) id: vec3u) {
+fn shade_wireframe_main(@builtin(workgroup_id) group: vec3u, @builtin(global_invocation_id) id: vec3u) {
+    set_view(group.z);
     if all(id.xy < vec2u(globals.picture)) {
         write_colour(id.xy, resolved(id.xy, true));
     }
 }
 
 @compute @workgroup_size(32, 8)
-fn shade_facts_main(@builtin(global_invocation_id) id: vec3u) {
+fn shade_facts_main(@builtin(workgroup_id) group: vec3u, @builtin(global_invocation_id) id: vec3u) {
+    set_view(group.z);
     if any(id.xy >= vec2u(globals.picture)) {
         return;
     }

@@ -7,6 +7,7 @@ fn raster_main(
     @builtin(num_workgroups) groups: vec3u,
     @builtin(local_invocation_index) lane: u32,
 ) {
+    set_view(group.z);
     let thread = ((raster.first + group.y) * groups.x + group.x) * (256 / raster.sharers) + lane / raster.sharers;
     if thread >= globals.grid.x * globals.grid.y {
         return;
@@ -31,7 +32,8 @@ fn raster_main(
 }
 
 @compute @workgroup_size(32, 8)
-fn shade_main(@builtin(global_invocation_id) id: vec3u) {
+fn shade_main(@builtin(workgroup_id) group: vec3u, @builtin(global_invocation_id) id: vec3u) {
+    set_view(group.z);
     if any(id.xy >= vec2u(globals.picture)) {
         return;
     }
@@ -44,7 +46,8 @@ fn shade_main(@builtin(global_invocation_id) id: vec3u) {
 }
 
 @compute @workgroup_size(32, 8)
-fn shade_facts_main(@builtin(global_invocation_id) id: vec3u) {
+fn shade_facts_main(@builtin(workgroup_id) group: vec3u, @builtin(global_invocation_id) id: vec3u) {
+    set_view(group.z);
     if any(id.xy >= vec2u(globals.picture)) {
         return;
     }

@@ -1,4 +1,4 @@
-// The inputs of every picture, for any content of a slot.
+// The inputs of every picture, for any content of a slot. Needs `globals`, which `one` or `raster` has.
 
 // Must match `Globals` in draw/src/inputs.rs.
 struct Globals {
@@ -29,11 +29,10 @@ struct Globals {
     corner: vec2f,
     // Columns and rows of a surface are divided by these.
     divisors: vec2f,
-    // The middle of that sphere, and one over its radius.
-    fit: vec4f,
+    // The middle of that sphere, and one over its radius. All is 256 bytes long, as draw/src/inputs.rs says.
+    @size(96) fit: vec4f,
 }
 
-@group(0) @binding(0) var<uniform> globals: Globals;
 @group(0) @binding(1) var palette: texture_2d<f32>;
 @group(0) @binding(2) var palette_sampler: sampler;
 

@@ -3,7 +3,7 @@
 
 // Must match `Constants` in draw/src/inputs.rs.
 struct Raster {
-    // The picture's first pixel among those of all pictures, and the number of all pixels.
+    // The first pixel of this dispatch among those of all pictures, and the number of all pixels.
     begin: u32,
     pixels: u32,
     samples: u32,
@@ -13,12 +13,26 @@ struct Raster {
     first: u32,
     // The number of workgroups that share a block of cells, or of threads that share a dot.
     sharers: u32,
-    // The first of the picture's blocks of cells, and their number in a row.
+    // The number of blocks of cells of each picture, and of a row of them.
     blocks: u32,
     across: u32,
 }
 
 var<immediate> raster: Raster;
+
+// A dispatch draws several pictures of one size: its workgroups' z says which. Must match `VIEWS` in draw/src/inputs.rs.
+@group(0) @binding(0) var<uniform> views: array<Globals, 64>;
+// What the workgroup draws: the picture's number in this dispatch, its inputs, and its first pixel among those of all.
+var<private> view: u32;
+var<private> globals: Globals;
+var<private> begin: u32;
+
+// Every shader calls this first.
+fn set_view(number: u32) {
+    view = number;
+    globals = views[number];
+    begin = raster.begin + number * u32(globals.picture.x) * u32(globals.picture.y);
+}
 
 // What is nearest at each sample: the bits of its depth, and below them the complement of its number, so that of two at one
 // depth the first is drawn. Depth is reversed: 0 is the farthest. All zeros: nothing. Whoever shades a sample resets it.
@@ -42,7 +56,7 @@ fn subpixel_at(sample: u32) -> vec2i {
 
 // Returns the index of a pixel of the picture, among the pixels of all pictures.
 fn index_of(pixel: vec2u) -> u32 {
-    return raster.begin + pixel.y * u32(globals.picture.x) + pixel.x;
+    return begin + pixel.y * u32(globals.picture.x) + pixel.x;
 }
 
 // Records that `number` is at this sample, at a depth from 0 to 1. `is_crowded`: most of what is drawn is hidden. Then a look

@@ -136,13 +136,21 @@ impl Engine {
         Ok(flight)
     }
 
+    /// Returns whether more frames are needed to choose what draws the views that were asked for, even if nobody looks at these
+    /// frames.
+    pub fn needs_frames(&self) -> bool {
+        let Self { drawer, work, .. } = self;
+        let draws_views = work.side_views.as_ref().is_some_and(|side| !side.views.is_empty());
+        draws_views && drawer.renderer.may_choose() && drawer.choice.needs_frames()
+    }
+
     fn choose_raster(&mut self) {
         let Self { observers, drawer, .. } = self;
         let now = drawer.renderer.by_compute();
         if let Some(timing) = observers.times.last.filter(|_| drawer.renderer.may_choose()) {
             let next = drawer.choice.drawn(&timing, now);
+            drawer.renderer.set_by_compute(next, drawer.choice.suits_many_views());
             if next != now {
-                drawer.renderer.set_by_compute(next);
                 drawer.recordings.forget();
             }
         }

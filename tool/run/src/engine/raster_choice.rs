@@ -14,6 +14,8 @@ const CHANGED: u32 = 2;
 /// covers many pixels, which only the graphics pipeline rejects in blocks.
 const HOPELESS: Duration = Duration::from_millis(20);
 const HOPELESS_EACH: f64 = 10e-9;
+/// A draw by compute shaders that is shorter is mostly the start of its dispatches.
+const SHORT: Duration = Duration::from_micros(100);
 /// The trial of compute shaders ends with a draw of this many times the graphics pipeline's.
 const TOO_SLOW: u32 = 4;
 
@@ -47,16 +49,19 @@ pub(super) struct RasterChoice {
     /// both are measured again doubles it, because something else may use the GPU.
     slow: usize,
     patience: usize,
+    /// Whether the device says how long a draw takes.
+    is_timed: bool,
 }
 
 impl RasterChoice {
     pub(super) fn new(elements: u64) -> Self {
         let (graphics, compute) = (Measured::default(), Measured::default());
-        Self { elements, graphics, compute, slow: 0, patience: FRAMES }
+        Self { elements, graphics, compute, slow: 0, patience: FRAMES, is_timed: true }
     }
 
     /// Adds a finished frame. Returns whether compute shaders draw the next one.
     pub(super) fn drawn(&mut self, timing: &FrameTiming, by_compute: bool) -> bool {
+        self.is_timed = timing.draw.is_some();
         let Some(draw) = timing.draw else { return by_compute };
         let is_chosen = self.is_chosen();
         let of_this = if timing.by_compute { &mut self.compute } else { &mut self.graphics };
@@ -77,6 +82,17 @@ impl RasterChoice {
             (true, false) => true,
             (true, true) => self.compute.least.is_some_and(|compute| Some(compute) < self.graphics.least),
         }
+    }
+
+    /// Returns whether more frames lead to a choice.
+    pub(super) fn needs_frames(&self) -> bool {
+        self.is_timed && !self.is_chosen()
+    }
+
+    /// Returns whether compute shaders draw many views, which share dispatches: not if a frame takes them far longer.
+    pub(super) fn suits_many_views(&self) -> bool {
+        let times = self.graphics.least.zip(self.compute.least);
+        self.is_chosen() && times.is_some_and(|(graphics, compute)| compute < SHORT.max(graphics * CHANGED))
     }
 
     fn is_chosen(&self) -> bool {
@@ -130,12 +146,15 @@ mod tests {
 
     #[test]
     fn what_takes_less_time_draws() {
-        for (times, expected) in [([100, 2500], true), ([2500, 1000], false)] {
+        let [faster, slower, short] = [[100, 2500], [2500, 1000], [90, 30]];
+        for (times, expected, of_many) in [(faster, true, true), (slower, false, false), (short, false, true)]
+        {
             let mut choice = choice();
             assert!(choice.to_string().contains("too few"));
             assert_eq!(draw(&mut choice, false, 2 * (COLD + FRAMES), times), expected);
+            assert_eq!(choice.suits_many_views(), of_many);
             let said = choice.to_string();
-            assert!(said.starts_with(if expected { "compute, 0.100" } else { "graphics, 1.000" }), "{said}");
+            assert!(said.starts_with(if expected { "compute, 0.100" } else { "graphics, " }), "{said}");
             assert_eq!(draw(&mut choice, expected, 1000, times), expected);
         }
     }
@@ -173,6 +192,8 @@ mod tests {
             latency: Duration::ZERO,
             by_compute: false,
         };
+        assert!(choice.needs_frames());
         assert!((0..100).all(|frame| !choice.drawn(&timing(frame), false)));
+        assert!(!choice.needs_frames(), "nobody draws for ever to find out");
     }
 }

@@ -79,7 +79,9 @@ impl Engine {
         transfer(OwnershipTransfer::Acquire);
         barrier(into.1.acquire(into.0, family, COPY));
         // SAFETY: the pacer says that the flight is free; the rest is the caller's promise.
-        unsafe { views.record(&device, flight.draw, (flight.index, source.0), wanted, into.0) }?;
+        unsafe {
+            views.record((&device, &drawer.renderer), flight.draw, (flight.index, source.0), wanted, into.0)
+        }?;
         if let Some(Picture { image, final_layout, extent, .. }) = on_screen.filter(|_| !copied.is_empty()) {
             for &(_, offset) in &copied {
                 // SAFETY: recording; the picture stays, its draw made it readable for copies, and the next draw waits
