@@ -78,7 +78,9 @@ fn draw(
         // The picture of a client's frame is not drawn again.
         let is_there = hook.has_ring() && run.engine().drawer.on_screen().is_some();
         if !(is_there && hook.wants_picture()) {
-            if let Err(error) = run.frame_at(moment) {
+            // Draws are compared while the GPU draws nothing else.
+            let alone = if hook.measures(run.engine()) { run.engine().work.drain() } else { Ok(()) };
+            if let Err(error) = alone.and_then(|()| run.frame_at(moment)) {
                 hook.rescue(run.engine(), error)?;
                 continue;
             }

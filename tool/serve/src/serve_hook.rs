@@ -164,7 +164,7 @@ impl ServeHook {
     }
 
     /// Returns whether frames are drawn again to choose what draws a client's views.
-    fn measures(&self, engine: &Engine) -> bool {
+    pub(crate) fn measures(&self, engine: &Engine) -> bool {
         self.has_ring() && self.is_ready() && engine.needs_frames()
     }
 
