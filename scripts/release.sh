@@ -46,7 +46,7 @@ git tag "v$version"
 cat <<END
 Version $version is committed and tagged. This publishes it:
 
-  git push --follow-tags origin HEAD "v$version"
+  git push origin HEAD v$version
 
 The workflow of the tag publishes the libraries, the program and the wheel. The first release is made by hand:
 
