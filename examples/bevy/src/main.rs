@@ -2,19 +2,14 @@
 
 mod plugin;
 
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
-use bevy::app::ScheduleRunnerPlugin;
-use bevy::asset::RenderAssetUsages;
-use bevy::camera::RenderTarget;
-use bevy::camera::visibility::NoFrustumCulling;
+use bevy::camera::{RenderTarget, visibility::NoFrustumCulling};
 use bevy::mesh::{Indices, PrimitiveTopology};
 use bevy::prelude::*;
 use bevy::render::render_resource::TextureFormat;
 use bevy::render::view::screenshot::{Screenshot, ScreenshotCaptured, save_to_disk};
-use bevy::window::ExitCondition;
-use bevy::winit::WinitPlugin;
+use bevy::{app::ScheduleRunnerPlugin, asset::RenderAssetUsages, winit::WinitPlugin};
 use plugin::{CudaPlugin, MESH, SIZE};
 
 /// What the camera draws to without a window.
@@ -22,8 +17,7 @@ use plugin::{CudaPlugin, MESH, SIZE};
 struct Picture(Handle<Image>);
 
 fn main() -> AppExit {
-    let options =
-        support::Options::read("A Bevy scene with a mesh that a CUDA kernel writes each frame.", true);
+    let options = support::Options::read("Bevy draws a mesh that a CUDA kernel writes each frame.", true);
     support::find(); // Says so if there is no such GPU.
     let cuda = CudaPlugin { options, ..default() };
     let mut app = App::new();
@@ -31,10 +25,8 @@ fn main() -> AppExit {
     if cuda.options.frames == 0 {
         app.add_plugins(DefaultPlugins);
     } else {
-        let none =
-            WindowPlugin { primary_window: None, exit_condition: ExitCondition::DontExit, ..default() };
-        app.add_plugins(DefaultPlugins.set(none).disable::<WinitPlugin>());
-        app.add_plugins(ScheduleRunnerPlugin::run_loop(Duration::ZERO));
+        let again = ScheduleRunnerPlugin::run_loop(Duration::ZERO);
+        app.add_plugins((DefaultPlugins.build().disable::<WinitPlugin>(), again));
         let image = Image::new_target_texture(1280, 720, TextureFormat::Rgba8UnormSrgb, None);
         let image = app.world_mut().resource_mut::<Assets<Image>>().add(image);
         app.insert_resource(Picture(image));
@@ -56,9 +48,8 @@ fn scene(
         .with_inserted_attribute(Mesh::ATTRIBUTE_NORMAL, zeros)
         .with_inserted_indices(Indices::U32(triangles));
     meshes.insert(&MESH, mesh)?;
-    let blue = Color::srgb(0.1, 0.4, 0.7);
-    // Bevy does not know where CUDA's vertices are.
-    commands.spawn((Mesh3d(MESH), MeshMaterial3d(materials.add(blue)), NoFrustumCulling));
+    let sea = MeshMaterial3d(materials.add(Color::srgb(0.1, 0.4, 0.7)));
+    commands.spawn((Mesh3d(MESH), sea, NoFrustumCulling)); // Bevy does not know where CUDA's vertices are.
 
     let ball = meshes.add(Sphere::new(0.3));
     for (x, colour) in [(-0.8, Color::srgb(0.9, 0.3, 0.2)), (0.8, Color::srgb(0.9, 0.8, 0.2))] {
@@ -68,21 +59,18 @@ fn scene(
     let light = DirectionalLight { shadow_maps_enabled: true, ..default() };
     commands.spawn((light, Transform::from_xyz(2.0, 4.0, 1.0).looking_at(Vec3::ZERO, Vec3::Y)));
     let eye = Transform::from_xyz(0.0, 2.2, 3.4).looking_at(Vec3::ZERO, Vec3::Y);
-    let mut camera = commands.spawn((Camera3d::default(), eye));
-    if let Some(picture) = picture {
-        camera.insert(RenderTarget::Image(picture.0.clone().into()));
-    }
+    let target = picture.map_or_else(default, |picture| RenderTarget::Image(picture.0.clone().into()));
+    commands.spawn((Camera3d::default(), eye, target));
     Ok(())
 }
 
 /// Without a window: after the last frame, takes the picture and exits.
 fn end(mut commands: Commands, cuda: Res<CudaPlugin>, picture: Option<Res<Picture>>, mut asked: Local<bool>) {
     let Some(picture) = picture else { return };
-    if *asked || cuda.written.load(Ordering::Relaxed) < cuda.options.frames {
+    if cuda.written.load(Ordering::Relaxed) < cuda.options.frames || std::mem::replace(&mut *asked, true) {
         return;
     }
-    *asked = true;
-    let failed = cuda.failed.load(Ordering::Relaxed) != 0;
+    let failed = cuda.failed.load(Ordering::Relaxed);
     let mut shot = commands.spawn(Screenshot::image(picture.0.clone()));
     if let Some(path) = &cuda.options.output {
         shot.observe(save_to_disk(path.clone()));

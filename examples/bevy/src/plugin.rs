@@ -4,8 +4,8 @@
 //! CUDA's slot to the mesh's place there. For everything else the mesh is like any other: materials, shadows, cameras.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Instant;
 
 use bevy::asset::uuid_handle;
 use bevy::prelude::*;
@@ -32,7 +32,7 @@ pub struct CudaPlugin {
     /// How many frames CUDA has written.
     pub written: Arc<AtomicU32>,
     /// Whether the check has failed.
-    pub failed: Arc<AtomicU32>,
+    pub failed: Arc<AtomicBool>,
 }
 
 /// Lives in Bevy's render world. The ring is dropped before the device.
@@ -62,10 +62,9 @@ impl Plugin for CudaPlugin {
             let mut meshes = render.world_mut().resource_mut::<MeshAllocatorSettings>();
             meshes.extra_buffer_usages |= wgpu::BufferUsages::STORAGE;
         }
-        render.insert_resource(self.clone()).add_systems(RenderStartup, begin);
         // By then the mesh has its place. `frame` has the whole render world, so nothing else submits meanwhile.
         let frame = frame.after(RenderSystems::PrepareAssets).before(RenderSystems::Render);
-        render.add_systems(Render, frame);
+        render.insert_resource(self.clone()).add_systems(RenderStartup, begin).add_systems(Render, frame);
     }
 }
 
@@ -80,8 +79,8 @@ fn begin(
     let desc = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
     let slots = (0..3).map(|_| gpu.buffer(&desc)).collect::<Result<_, _>>()?;
     let ring = gpu.shared_ring(gpu.context().new_stream()?, slots)?;
-    let module = gpu.context().load_module(Ptx::from_src(include_str!("swell.ptx")))?;
-    let kernel = module.load_function("swell")?;
+    let kernel =
+        gpu.context().load_module(Ptx::from_src(include_str!("swell.ptx")))?.load_function("swell")?;
     let check = plugin.options.check.then(|| Check::new(gpu.device(), include_str!("check.wgsl")));
     commands.insert_resource(Cuda { ring, kernel, check, before: None, begin: Instant::now(), gpu });
     Ok(())
@@ -108,12 +107,11 @@ fn frame(world: &mut World) -> Result {
                 check.record(gpu, encoder, place.buffer, [cols, rows, number, to as u32 / 4], VERTICES);
             }
         })?;
-        // The CPU is at most one frame ahead.
-        let (submission_index, timeout) = (before.replace(index), Some(Duration::from_secs(10)));
-        gpu.device().poll(wgpu::PollType::Wait { submission_index, timeout })?;
-        if let Some(check) = check.as_ref().filter(|_| number + 1 == options.frames) {
-            let code = judge(options, u64::from(VERTICES) * BYTES / 4, check.wrong(gpu), *begin);
-            failed.store((code != std::process::ExitCode::SUCCESS).into(), Ordering::Relaxed);
+        support::wait(gpu, before.replace(index))?;
+        if number + 1 == options.frames {
+            let wrong = check.as_ref().map_or(0, |check| check.wrong(gpu));
+            failed.store(wrong > 0, Ordering::Relaxed);
+            judge(options, u64::from(VERTICES) * BYTES / 4, wrong, *begin);
         }
         written.store(number + 1, Ordering::Relaxed);
         Ok(())
