@@ -13,7 +13,7 @@ export WAVEFIELD_REQUIRE_TOOLS=1
 guide() { scripts/book.sh; }
 windows() { scripts/check-windows.sh; }
 interface() {
-    cargo doc --locked --quiet -p vulkan-cuda --no-deps
+    cargo doc --locked --quiet -p vulkan-cuda --no-deps --features cuda-12090
     scripts/api.py
     scripts/cuda-versions.sh
 }
