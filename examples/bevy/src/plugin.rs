@@ -101,10 +101,10 @@ fn frame(world: &mut World) -> Result {
         unsafe { launch.launch(LaunchConfig::for_num_elems(VERTICES)) }?;
         let frame = turn.finish_after_kernels()?; // CUDA signals, and Bevy's queue waits for it.
         let to = u64::from(place.range.start) * BYTES;
-        let index = gpu.submit(frame, |slot, encoder| {
+        let index = support::submit(gpu, options, frame, |slot, encoder| {
             encoder.copy_buffer_to_buffer(slot.wgpu(), 0, place.buffer, to, u64::from(VERTICES) * BYTES);
             if let Some(check) = check {
-                check.record(gpu, encoder, place.buffer, [cols, rows, number, to as u32 / 4], VERTICES);
+                check.record(gpu, encoder, place.buffer, [cols, rows, number, to as u32 / 4]);
             }
         })?;
         support::wait(gpu, before.replace(index))?;

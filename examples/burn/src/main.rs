@@ -69,10 +69,10 @@ fn main() -> Result<ExitCode> {
             sys::cuCtxWaitEvent(gpu.context().cu_ctx(), event.cu_event()).result()?; // … and before the next one.
         }
         let frame = turn.finish()?; // CUDA signals, and wgpu's queue waits for it.
-        let index = gpu.submit(frame, |slot, encoder| {
+        let index = support::submit(&gpu, &options, frame, |slot, encoder| {
             map.draw(&gpu, encoder, slot.wgpu(), &target);
             if options.check {
-                check.record(&gpu, encoder, slot.wgpu(), [SIZE[0], SIZE[1], number, 0], COUNT as u32);
+                check.record(&gpu, encoder, slot.wgpu(), [SIZE[0], SIZE[1], number, 0]);
             }
         })?;
         support::wait(&gpu, before.replace(index))?;

@@ -76,7 +76,7 @@ fn main() -> Result<ExitCode> {
             turn.stream().memcpy_dtod(storage.as_cuda_slice::<f32>()?, &mut turn.view::<f32>()?)?;
         }
         let frame = turn.finish()?; // CUDA signals, and wgpu's queue waits for it.
-        gpu.submit(frame, |slot, encoder| map.draw(&gpu, encoder, slot.wgpu(), &shown))?;
+        support::submit(&gpu, &options, frame, |slot, encoder| map.draw(&gpu, encoder, slot.wgpu(), &shown))?;
 
         let turn = to_candle.write().context("each picture is read before the next one")?;
         let index = gpu.submit(turn, |slot, encoder| {

@@ -11,7 +11,7 @@ use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
 use eframe::egui_wgpu::{WgpuSetup, WgpuSetupExisting};
 use eframe::{NativeOptions, egui};
-use support::{Options, check, judge};
+use support::{Options, check, judge, rows_of};
 use vulkan_cuda_wgpu::{Gpu, SharedRing, WgpuBuffer, picture};
 use wgpu::{BufferUsages, TextureUsages};
 
@@ -34,23 +34,17 @@ struct Field {
 
 impl Field {
     fn new(gpu: Gpu) -> Result<Self> {
-        let desc = |usage| wgpu::BufferDescriptor {
-            label: None,
-            size: 4 * u64::from(PIXELS),
-            usage,
-            mapped_at_creation: false,
-        };
+        let size = 4 * u64::from(PIXELS);
+        let desc = |usage| wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
         let slots = (0..3).map(|_| gpu.buffer(&desc(BufferUsages::COPY_SRC))).collect::<Result<_, _>>()?;
         let usage = TextureUsages::TEXTURE_BINDING | TextureUsages::COPY_DST | TextureUsages::COPY_SRC;
         let texture =
             gpu.device().create_texture(&picture(SIZE.into(), wgpu::TextureFormat::Rgba8Unorm, usage));
+        let module = gpu.context().load_module(Ptx::from_src(include_str!("squares.ptx")))?;
         let usage = BufferUsages::COPY_DST | BufferUsages::COPY_SRC | BufferUsages::STORAGE;
         Ok(Self {
             ring: gpu.shared_ring(gpu.context().new_stream()?, slots)?,
-            kernel: gpu
-                .context()
-                .load_module(Ptx::from_src(include_str!("squares.ptx")))?
-                .load_function("squares")?,
+            kernel: module.load_function("squares")?,
             texture,
             check: check::Check::new(gpu.device(), include_str!("check.wgsl")),
             copied: gpu.device().create_buffer(&desc(usage)),
@@ -61,7 +55,7 @@ impl Field {
     }
 
     /// A frame: CUDA writes, and wgpu copies to the texture.
-    fn next(&mut self, copies: bool) -> Result<()> {
+    fn next(&mut self, options: &Options) -> Result<()> {
         let (number, [cols, rows]) = (self.number, SIZE);
         let turn = self.ring.write()?.context("each frame is submitted before the next one")?;
         let mut pixels = turn.view::<u32>()?;
@@ -71,11 +65,11 @@ impl Field {
         unsafe { launch.launch(LaunchConfig::for_num_elems(PIXELS)) }?;
         let frame = turn.finish_after_kernels()?; // CUDA signals, and wgpu's queue waits for it.
         let (texture, size) = (self.texture.as_image_copy(), self.texture.size());
-        let index = self.gpu.submit(frame, |slot, encoder| {
-            encoder.copy_buffer_to_texture(rows_of(slot.wgpu()), texture, size);
-            if copies {
-                encoder.copy_texture_to_buffer(texture, rows_of(&self.copied), size);
-                self.check.record(&self.gpu, encoder, &self.copied, [cols, rows, number, 0], PIXELS);
+        let index = support::submit(&self.gpu, options, frame, |slot, encoder| {
+            encoder.copy_buffer_to_texture(rows_of(slot.wgpu(), 4 * cols), texture, size);
+            if options.check || options.output.is_some() {
+                encoder.copy_texture_to_buffer(texture, rows_of(&self.copied, 4 * cols), size);
+                self.check.record(&self.gpu, encoder, &self.copied, [cols, rows, number, 0]);
             }
         })?;
         support::wait(&self.gpu, self.before.replace(index))?;
@@ -84,17 +78,11 @@ impl Field {
     }
 }
 
-fn rows_of(buffer: &wgpu::Buffer) -> wgpu::TexelCopyBufferInfo<'_> {
-    let bytes_per_row = Some(4 * SIZE[0]);
-    let layout = wgpu::TexelCopyBufferLayout { offset: 0, bytes_per_row, rows_per_image: None };
-    wgpu::TexelCopyBufferInfo { buffer, layout }
-}
-
 fn main() -> Result<ExitCode> {
     let options = Options::read("egui shows a picture that a CUDA kernel writes.", true);
     let (instance, adapter) = support::find();
-    let limits = adapter.limits(); // egui asks for large textures.
-    let gpu = Gpu::open(&adapter, &wgpu::DeviceDescriptor { required_limits: limits, ..Default::default() })?;
+    let required_limits = adapter.limits(); // egui asks for large textures.
+    let gpu = Gpu::open(&adapter, &wgpu::DeviceDescriptor { required_limits, ..Default::default() })?;
     let (device, queue) = (gpu.device().clone(), gpu.queue().clone());
     let mut field = Field::new(gpu)?;
     if options.frames == 0 {
@@ -108,14 +96,12 @@ fn main() -> Result<ExitCode> {
             let id = renderer.register_native_texture(&state.device, &view, wgpu::FilterMode::Linear);
             Ok(Box::new(App { field, id }) as Box<dyn eframe::App>)
         };
-        return match eframe::run_native("CUDA in egui", native, Box::new(app)) {
-            Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(error) => Err(anyhow!("{error}")),
-        };
+        eframe::run_native("CUDA in egui", native, Box::new(app)).map_err(|error| anyhow!("{error}"))?;
+        return Ok(ExitCode::SUCCESS);
     }
     let begin = Instant::now();
     for _ in 0..options.frames {
-        field.next(options.check || options.output.is_some())?;
+        field.next(&options)?;
     }
     let code = judge(&options, u64::from(PIXELS), field.check.wrong(&field.gpu), begin);
     if let Some(path) = &options.output {
@@ -134,7 +120,7 @@ impl eframe::App for App {
     fn ui(&mut self, ui: &mut egui::Ui, _: &mut eframe::Frame) {
         egui::Panel::left("figures").show(ui, |ui| ui.label(format!("frame {}", self.field.number)));
         egui::CentralPanel::default().show(ui, |ui| {
-            if let Err(error) = self.field.next(false) {
+            if let Err(error) = self.field.next(&Options::default()) {
                 ui.label(format!("{error:#}"));
             }
             ui.image((self.id, ui.available_size()));

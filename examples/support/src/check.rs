@@ -2,7 +2,7 @@
 //! the frame; 1, an atomic counter of wrong words; and 2, the buffer.
 
 use vulkan_cuda_wgpu::Gpu;
-use wgpu::{Buffer, BufferUsages};
+use wgpu::{Buffer, BufferUsages, CommandEncoder};
 
 /// The pass, and the number of wrong words of all frames.
 pub struct Check {
@@ -34,15 +34,8 @@ impl Check {
         }
     }
 
-    /// Records the pass: one thread for each of `threads`, in groups of 256.
-    pub fn record(
-        &self,
-        gpu: &Gpu,
-        encoder: &mut wgpu::CommandEncoder,
-        words: &Buffer,
-        frame: [u32; 4],
-        threads: u32,
-    ) {
+    /// Records the pass, with a thread for each element. `frame` begins with columns and rows.
+    pub fn record(&self, gpu: &Gpu, encoder: &mut CommandEncoder, words: &Buffer, frame: [u32; 4]) {
         gpu.queue().write_buffer(&self.frame, 0, &frame.map(u32::to_ne_bytes).concat());
         let bound = [&self.frame, &self.wrong, words].map(Buffer::as_entire_binding);
         let entry = |(binding, resource)| wgpu::BindGroupEntry { binding, resource };
@@ -53,7 +46,7 @@ impl Check {
         let mut pass = encoder.begin_compute_pass(&Default::default());
         pass.set_pipeline(&self.pipeline);
         pass.set_bind_group(0, &group, &[]);
-        pass.dispatch_workgroups(threads.div_ceil(256), 1, 1);
+        pass.dispatch_workgroups((frame[0] * frame[1]).div_ceil(256), 1, 1);
     }
 
     /// Waits for all frames, and returns the number of wrong words.

@@ -1,6 +1,7 @@
 //! wgpu draws a buffer of heights as a picture.
 
 use vulkan_cuda_wgpu::Gpu;
+use wgpu::{Buffer, CommandEncoder, Texture};
 
 use crate::check::read;
 
@@ -43,13 +44,7 @@ impl Map {
     }
 
     /// Records the drawing of `heights` to `picture`.
-    pub fn draw(
-        &self,
-        gpu: &Gpu,
-        encoder: &mut wgpu::CommandEncoder,
-        heights: &wgpu::Buffer,
-        picture: &wgpu::Texture,
-    ) {
+    pub fn draw(&self, gpu: &Gpu, encoder: &mut CommandEncoder, heights: &Buffer, picture: &Texture) {
         let layout = self.pipeline.get_bind_group_layout(0);
         let entries = [wgpu::BindGroupEntry { binding: 0, resource: heights.as_entire_binding() }];
         let desc = wgpu::BindGroupDescriptor { label: None, layout: &layout, entries: &entries };
@@ -66,22 +61,20 @@ impl Map {
     }
 
     /// Writes a picture that [`Map::draw`] drew to a PNG file.
-    pub fn save(&self, gpu: &Gpu, picture: &wgpu::Texture, path: &str) -> anyhow::Result<()> {
+    pub fn save(&self, gpu: &Gpu, picture: &Texture, path: &str) -> anyhow::Result<()> {
         let [cols, rows] = self.size;
         let usage = wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
         let size = u64::from(16 * cols * rows);
         let desc = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
         let buffer = gpu.device().create_buffer(&desc);
-        let layout =
-            wgpu::TexelCopyBufferLayout { offset: 0, bytes_per_row: Some(16 * cols), rows_per_image: None };
         let mut commands = gpu.device().create_command_encoder(&Default::default());
-        let to = wgpu::TexelCopyBufferInfo { buffer: &buffer, layout };
+        let to = crate::rows_of(&buffer, 16 * cols);
         commands.copy_texture_to_buffer(picture.as_image_copy(), to, picture.size());
         gpu.queue().submit([commands.finish()]);
         let pixels = read(gpu, &buffer);
-        let floats =
-            pixels.chunks_exact(4).map(|bytes| f32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
-        let opaque = |(i, channel): (usize, f32)| if i % 4 == 3 { 255 } else { (channel * 255.0) as u8 };
-        crate::save(path, self.size, &floats.enumerate().map(opaque).collect::<Vec<_>>())
+        let byte = |[a, b, c, d]: [u8; 4]| (f32::from_ne_bytes([a, b, c, d]) * 255.0) as u8;
+        let mut bytes: Vec<_> = pixels.as_chunks().0.iter().copied().map(byte).collect();
+        bytes.iter_mut().skip(3).step_by(4).for_each(|alpha| *alpha = 255); // It is the height.
+        crate::save(path, self.size, &bytes)
     }
 }

@@ -6,7 +6,8 @@ pub mod draw;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use vulkan_cuda_wgpu::Gpu;
+use vulkan_cuda_wgpu::vulkan_cuda::VulkanTurn;
+use vulkan_cuda_wgpu::{Gpu, WgpuBuffer};
 
 /// The arguments of an example.
 #[derive(Clone, Default)]
@@ -15,6 +16,8 @@ pub struct Options {
     pub frames: u32,
     /// Check every word of every frame.
     pub check: bool,
+    /// Leave out wgpu's wait for CUDA, so that the check finds wrong words.
+    pub broken: bool,
     /// The file for the last picture.
     pub output: Option<String>,
 }
@@ -28,6 +31,7 @@ impl Options {
         let help = format!(
             "{about}\n\n  --frames N       So many frames, {default}\n  \
              --check          Check every word of every frame\n  \
+             --break ready    With --check: wgpu does not wait for CUDA, so that the check finds wrong words\n  \
              --output FILE    Write the last picture to a PNG file\n\n\
              Exit codes: 0 done, or skipped because no GPU is shared; 1 failed; 2 wrong arguments.\n\
              With WAVEFIELD_REQUIRE_GPU=1 it fails instead of skipping."
@@ -37,28 +41,23 @@ impl Options {
         let mut parse = || {
             while let Some(argument) = arguments.next() {
                 match argument.as_str() {
-                    "--frames" => {
-                        options.frames = arguments.next()?.parse().ok().filter(|count| *count > 0)?
-                    }
+                    "--frames" => options.frames = arguments.next()?.parse().ok().filter(|n| *n > 0)?,
                     "--check" => options.check = true,
+                    "--break" => options.broken = (arguments.next()? == "ready").then_some(true)?,
                     "--output" => options.output = Some(arguments.next()?),
                     "--help" => return Some(false),
                     _ => return None,
                 }
             }
-            (options.frames > 0 || !options.check && options.output.is_none()).then_some(true)
+            let alone = options.check || options.output.is_some();
+            ((options.frames > 0 || !alone) && (options.check || !options.broken)).then_some(true)
         };
-        match parse() {
-            Some(true) => options,
-            Some(false) => {
-                println!("{help}");
-                std::process::exit(0)
-            }
-            None => {
-                eprintln!("error: the arguments are wrong\n\n{help}");
-                std::process::exit(2)
-            }
+        let parsed = parse();
+        if parsed != Some(true) {
+            println!("{}{help}", if parsed.is_none() { "error: the arguments are wrong\n\n" } else { "" });
+            std::process::exit(if parsed.is_none() { 2 } else { 0 })
         }
+        options
     }
 }
 
@@ -85,6 +84,22 @@ pub fn judge(options: &Options, words: u64, wrong: u64, begin: Instant) -> ExitC
     if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// [`Gpu::submit`], or with `--break` the same work before the turn.
+pub fn submit(
+    gpu: &Gpu,
+    options: &Options,
+    turn: VulkanTurn<WgpuBuffer>,
+    record: impl FnOnce(&WgpuBuffer, &mut wgpu::CommandEncoder),
+) -> vulkan_cuda_wgpu::Result<wgpu::SubmissionIndex> {
+    if !options.broken {
+        return gpu.submit(turn, record);
+    }
+    let mut encoder = gpu.device().create_command_encoder(&Default::default());
+    record(turn.slot(), &mut encoder);
+    gpu.queue().submit([encoder.finish()]);
+    gpu.submit(turn, |_, _| ())
+}
+
 /// Waits until wgpu has done the frame before, so that the CPU is at most one frame ahead.
 pub fn wait(gpu: &Gpu, frame: Option<wgpu::SubmissionIndex>) -> Result<(), wgpu::PollError> {
     let Some(frame) = frame else { return Ok(()) };
@@ -98,4 +113,10 @@ pub fn save(path: &str, [cols, rows]: [u32; 2], pixels: &[u8]) -> anyhow::Result
     encoder.set_color(png::ColorType::Rgba);
     encoder.write_header()?.write_image_data(pixels)?;
     Ok(())
+}
+
+/// The place of a picture with rows of so many bytes.
+pub fn rows_of(buffer: &wgpu::Buffer, row: u32) -> wgpu::TexelCopyBufferInfo<'_> {
+    let layout = wgpu::TexelCopyBufferLayout { offset: 0, bytes_per_row: Some(row), rows_per_image: None };
+    wgpu::TexelCopyBufferInfo { buffer, layout }
 }
