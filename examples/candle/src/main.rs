@@ -42,10 +42,7 @@ impl Model {
 }
 
 fn main() -> Result<ExitCode> {
-    let options = Options::read(
-        "wgpu draws a tensor of a candle model, and the picture comes back as a tensor.",
-        false,
-    );
+    let options = Options::read("wgpu draws a candle tensor, and the picture comes back as a tensor.", false);
     let (_instance, adapter) = support::find();
     let gpu = Gpu::open(&adapter, &wgpu::DeviceDescriptor::default())?;
     // `Device::new_cuda` would use CUDA's per-thread default stream, on which no ring can be.

@@ -1,7 +1,7 @@
 //! wgpu draws a buffer of heights as a picture.
 
 use vulkan_cuda_wgpu::Gpu;
-use wgpu::{Buffer, CommandEncoder, Texture};
+use wgpu::{Buffer, BufferUsages, CommandEncoder, Texture};
 
 use crate::check::read;
 
@@ -63,8 +63,7 @@ impl Map {
     /// Writes a picture that [`Map::draw`] drew to a PNG file.
     pub fn save(&self, gpu: &Gpu, picture: &Texture, path: &str) -> anyhow::Result<()> {
         let [cols, rows] = self.size;
-        let usage = wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
-        let size = u64::from(16 * cols * rows);
+        let (size, usage) = (u64::from(16 * cols * rows), BufferUsages::COPY_SRC | BufferUsages::COPY_DST);
         let desc = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
         let buffer = gpu.device().create_buffer(&desc);
         let mut commands = gpu.device().create_command_encoder(&Default::default());

@@ -27,7 +27,7 @@ impl Options {
     ///
     /// `window`: whether the example has a window, which it opens without `--frames`.
     pub fn read(about: &str, window: bool) -> Self {
-        let default = if window { "or a window without it" } else { "[default: 1000]" };
+        let (frames, default) = if window { (0, "or a window without it") } else { (1000, "[default: 1000]") };
         let help = format!(
             "{about}\n\n  --frames N       So many frames, {default}\n  \
              --check          Check every word of every frame\n  \
@@ -36,7 +36,6 @@ impl Options {
              Exit codes: 0 done, or skipped because no GPU is shared; 1 failed; 2 wrong arguments.\n\
              With WAVEFIELD_REQUIRE_GPU=1 it fails instead of skipping."
         );
-        let frames = if window { 0 } else { 1000 };
         let (mut options, mut arguments) = (Self { frames, ..Self::default() }, std::env::args().skip(1));
         let mut parse = || {
             while let Some(argument) = arguments.next() {
