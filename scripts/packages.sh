@@ -28,8 +28,8 @@ wgpu() {
 engines() {
     local name
     for name in eframe bevy burn candle; do
-        cargo fmt --check --manifest-path "examples/$name/Cargo.toml"
-        PATH=$PWD/tests/nvcc:$PATH CUDA_COMPUTE_CAP=90 cargo clippy --locked --ignore-rust-version \
+        cargo fmt --all --check --manifest-path "examples/$name/Cargo.toml"
+        PATH=$PWD/tests/nvcc:$PATH CUDA_COMPUTE_CAP=90 cargo clippy --locked --ignore-rust-version --workspace \
             --manifest-path "examples/$name/Cargo.toml" --target-dir "${CARGO_TARGET_DIR:-target}/engines" -- -D warnings
     done
 }

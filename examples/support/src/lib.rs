@@ -27,7 +27,8 @@ impl Options {
     ///
     /// `window`: whether the example has a window, which it opens without `--frames`.
     pub fn read(about: &str, window: bool) -> Self {
-        let (frames, default) = if window { (0, "or a window without it") } else { (1000, "[default: 1000]") };
+        let (frames, default) =
+            if window { (0, "or a window without it") } else { (1000, "[default: 1000]") };
         let help = format!(
             "{about}\n\n  --frames N       So many frames, {default}\n  \
              --check          Check every word of every frame\n  \
