@@ -94,6 +94,7 @@ fn frame(world: &mut World) -> Result {
         let done = options.frames > 0 && number == options.frames;
         let place = world.resource::<MeshAllocator>().mesh_vertex_slice(&MESH.id()).filter(|_| !done);
         let (Some(place), Some(turn)) = (place, ring.write()?) else { return Ok(()) };
+        support::delay(options, turn.stream())?;
         let mut vertices = turn.view::<f32>()?;
         let mut launch = turn.stream().launch_builder(kernel);
         launch.arg(&mut vertices).arg(&cols).arg(&rows).arg(&number);

@@ -54,6 +54,7 @@ fn main() -> Result<ExitCode> {
         swell::launch::<CudaRuntime>(&client, cubes, units, argument, SIZE[0], number);
         let source = client.get_resource(heights.clone())?; // CubeCL has enqueued the kernel by now.
         let Some(turn) = ring.write()? else { continue };
+        support::delay(&options, &stream)?;
         // SAFETY: the context and the event are alive. The resource and the slot have `size` bytes, and live until the
         // stream has passed the copy.
         unsafe {

@@ -67,6 +67,7 @@ fn main() -> Result<ExitCode> {
     for number in 0..options.frames {
         let heights = model.heights(number as f32 * 0.02)?;
         let turn = to_wgpu.write()?.context("each frame is submitted before the next one")?;
+        support::delay(&options, turn.stream())?;
         {
             let (storage, _) = heights.storage_and_layout();
             let Storage::Cuda(storage) = &*storage else { anyhow::bail!("the model runs on the GPU") };

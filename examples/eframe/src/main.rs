@@ -58,6 +58,7 @@ impl Field {
     fn next(&mut self, options: &Options) -> Result<()> {
         let (number, [cols, rows]) = (self.number, SIZE);
         let turn = self.ring.write()?.context("each frame is submitted before the next one")?;
+        support::delay(options, turn.stream())?;
         let mut pixels = turn.view::<u32>()?;
         let mut launch = turn.stream().launch_builder(&self.kernel);
         launch.arg(&mut pixels).arg(&cols).arg(&rows).arg(&number);

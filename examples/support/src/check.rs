@@ -62,6 +62,7 @@ pub fn read(gpu: &Gpu, buffer: &Buffer) -> Vec<u8> {
         drop(tell.send(bytes.map(|bytes| bytes.to_vec())))
     };
     wgpu::util::DownloadBuffer::read_buffer(gpu.device(), gpu.queue(), &buffer.slice(..), ask);
-    gpu.device().poll(wgpu::PollType::wait_indefinitely()).expect("the GPU goes on");
+    let timeout = Some(std::time::Duration::from_secs(10));
+    gpu.device().poll(wgpu::PollType::Wait { submission_index: None, timeout }).expect("the GPU goes on");
     answer.recv().expect("the wait ends with the answer").expect("it can be mapped")
 }

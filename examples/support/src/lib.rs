@@ -6,6 +6,7 @@ pub mod draw;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use cudarc::driver::{CudaStream, DriverError, result};
 use vulkan_cuda_wgpu::vulkan_cuda::VulkanTurn;
 use vulkan_cuda_wgpu::{Gpu, WgpuBuffer};
 
@@ -82,6 +83,17 @@ pub fn judge(options: &Options, words: u64, wrong: u64, begin: Instant) -> ExitC
     let checked = format!("{} words, {wrong} wrong, ", words * u64::from(frames));
     println!("{frames} frames, {}{time:.0} µs a frame", if options.check { &checked } else { "" });
     if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// With `--break`, lets CUDA sleep before it writes a frame, so that wgpu does not find the frame by luck.
+pub fn delay(options: &Options, stream: &CudaStream) -> Result<(), DriverError> {
+    unsafe extern "C" fn sleep(_: *mut std::ffi::c_void) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // SAFETY: the function has no argument, and calls nothing of CUDA.
+    let sleep =
+        || unsafe { result::stream::launch_host_function(stream.cu_stream(), sleep, std::ptr::null_mut()) };
+    if options.broken { sleep() } else { Ok(()) }
 }
 
 /// [`Gpu::submit`], or with `--break` the same work before the turn.
