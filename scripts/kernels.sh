@@ -25,13 +25,15 @@ END
 # The GPU architectures that ptxas 12.9 supports.
 archs=(50 52 53 60 61 62 70 72 75 80 86 87 89 90 100 101 103 120 121)
 # The kernels that are compiled from CUDA C++.
-sources=(wave ripples ocean pond swarm frame_stamp texture surfaces range)
-# The wave is the demo's, the surfaces are an example's, the range is the Python package's, and all others are the tool's.
+sources=(wave ripples ocean pond swarm frame_stamp texture surfaces range swell squares)
+# The wave is the demo's, the surfaces, the swell and the squares are examples', the range is the Python package's, and all others are the tool's.
 folder=tool/handoff/kernels
 source_of() {
     case $1 in
         wave) echo kernels/wave.cu ;;
         surfaces) echo crates/vulkan-cuda/examples/formats/surfaces.cu ;;
+        swell) echo examples/bevy/src/swell.cu ;;
+        squares) echo examples/eframe/src/squares.cu ;;
         range) echo python/src/wavefield/range.cu ;;
         *) echo "$folder/$1.cu" ;;
     esac

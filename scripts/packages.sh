@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # packages.sh [CHECK...]: checks what few changes touch and what takes long to build: the guide, the Windows build, the library's
-# interface and its versions of CUDA, the examples with wgpu, OpenGL and ArrayFire, and the Python wheel. Sets up what is
-# missing, like test.sh. Without arguments it runs all of them.
+# interface and its versions of CUDA, the examples with wgpu, engines (Bevy, eframe, CubeCL, candle), OpenGL and ArrayFire, and
+# the Python wheel. Sets up what is missing, like test.sh. Without arguments it runs all of them.
 #
 # Exit codes: 0 clean, 1 errors, 2 wrong usage.
 set -euo pipefail
@@ -13,7 +13,7 @@ export WAVEFIELD_REQUIRE_TOOLS=1
 guide() { scripts/book.sh; }
 windows() { scripts/check-windows.sh; }
 interface() {
-    cargo doc --locked --quiet -p vulkan-cuda --no-deps
+    cargo doc --locked --quiet -p vulkan-cuda --no-deps --features cuda-12090
     scripts/api.py
     scripts/cuda-versions.sh
 }
@@ -22,6 +22,16 @@ wgpu() {
     cargo clippy --locked "${packages[@]}" --all-targets -- -D warnings
     cargo test --locked --no-fail-fast "${packages[@]}"
     RUSTDOCFLAGS='-D warnings' cargo doc --locked -p vulkan-cuda-wgpu --no-deps --features cuda-12090
+}
+# Each is a workspace of its own. Bevy asks for a newer compiler, but this one compiles it. candle's build starts nvcc, for which
+# tests/nvcc stands in, so it cannot be linked.
+engines() {
+    local name
+    for name in eframe bevy burn candle; do
+        cargo fmt --all --check --manifest-path "examples/$name/Cargo.toml"
+        PATH=$PWD/tests/nvcc:$PATH CUDA_COMPUTE_CAP=90 cargo clippy --locked --ignore-rust-version --workspace \
+            --manifest-path "examples/$name/Cargo.toml" --target-dir "${CARGO_TARGET_DIR:-target}/engines" -- -D warnings
+    done
 }
 opengl() {
     cargo clippy --locked -p wavefield-opengl-example --all-targets -- -D warnings
@@ -34,7 +44,7 @@ arrayfire() {
 }
 wheel() { scripts/wheel.sh; }
 
-checks=(guide windows interface wgpu opengl arrayfire wheel)
+checks=(guide windows interface wgpu engines opengl arrayfire wheel)
 for check; do
     [[ " ${checks[*]} " == *" $check "* ]] || { say "there is no check $check, but ${checks[*]}"; exit 2; }
 done

@@ -170,6 +170,7 @@ component_step formatting fmt --all --check
 component_step clippy clippy --locked "${crates[@]}" --all-targets -- -D warnings
 step documentation documentation
 [[ ${CI:-} != true ]] || step "the library's interface" scripts/api.py
+[[ ${CI:-} != true ]] || step "the library's versions of CUDA" scripts/cuda-versions.sh --few
 skippable_step 'links and code in the documents' scripts/book.sh check
 step 'build of the tests' cargo test --locked "${crates[@]}" --no-run "$@"
 # The Python tests start the program, even if "$@" names tests of another crate.

@@ -59,6 +59,44 @@ fn hal(adapter: &wgpu::Adapter) -> Result<impl Deref<Target = Adapter>> {
     })
 }
 
+/// Adds the extensions that sharing needs, and that the adapter has, to those of a device that is being
+/// created. Call it in the callback of `wgpu::hal`'s `open_with_callback`, or of Bevy's
+/// `RawVulkanInitSettings`. [`Gpu::adopt`] then takes the device.
+///
+/// # Examples
+/// ```no_run
+/// use wgpu::hal::vulkan::{Api, CreateDeviceCallbackArgs};
+///
+/// # fn example(adapter: &wgpu::Adapter) -> Option<()> {
+/// # let (features, limits, hints) = (wgpu::Features::empty(), wgpu::Limits::default(), Default::default());
+/// // SAFETY: the adapter has these features and limits, and the added extensions.
+/// let opened = unsafe {
+///     let raw = adapter.as_hal::<Api>()?;
+///     let add = Box::new(|mut args: CreateDeviceCallbackArgs| vulkan_cuda_wgpu::extend(&mut args, &raw));
+///     raw.open_with_callback(features, &limits, &hints, Some(add))
+/// };
+/// # Some(())
+/// # }
+/// ```
+///
+/// In Bevy 0.20, before `DefaultPlugins` are added:
+///
+/// ```ignore
+/// let mut settings = RawVulkanInitSettings::default();
+/// // SAFETY: adds only extensions that the adapter has.
+/// unsafe { settings.add_create_device_callback(|args, adapter, _| vulkan_cuda_wgpu::extend(args, adapter)) };
+/// app.insert_resource(settings);
+/// ```
+pub fn extend(args: &mut CreateDeviceCallbackArgs, adapter: &Adapter) {
+    // SAFETY: the physical device belongs to this instance, which wgpu creates for the latest Vulkan version.
+    let info =
+        unsafe { VkInfo::query(adapter.shared_instance().raw_instance(), adapter.raw_physical_device()) };
+    // (If the query fails, so does everything that needs the extensions, and says why.)
+    let wanted = info.iter().flat_map(VkInfo::extensions);
+    let missing: Vec<_> = wanted.filter(|name| !args.extensions.contains(name)).collect();
+    args.extensions.extend(missing);
+}
+
 /// wgpu's device and queue, and CUDA's context, on one GPU.
 pub struct Gpu {
     device: wgpu::Device,
@@ -81,7 +119,7 @@ impl Gpu {
     /// # Errors
     /// Fails if the adapter is not a CUDA device (see [`find`]), or lacks a feature or a limit of `desc`.
     pub fn open(adapter: &wgpu::Adapter, desc: &wgpu::DeviceDescriptor) -> Result<Self> {
-        let (info, twin) = twin(adapter, &Driver::load()?.devices()?)?;
+        let (info, _) = twin(adapter, &Driver::load()?.devices()?)?;
         let lacking = desc.required_features - adapter.features();
         if !lacking.is_empty() || !desc.required_limits.check_limits(&adapter.limits()) {
             return Err(Error::DeviceLacks(format!(
@@ -91,26 +129,58 @@ impl Gpu {
         }
         let failed =
             |error: &dyn Display| Error::DeviceLacks(format!("wgpu did not open {}: {error}", info.name));
-        // wgpu itself enables timelines and the export of memory, but not the export of semaphores.
-        let extend = |args: CreateDeviceCallbackArgs| {
-            let missing: Vec<_> = info.extensions().filter(|name| !args.extensions.contains(name)).collect();
-            args.extensions.extend(missing);
-        };
-        // SAFETY: the adapter has the features and limits (checked above) and the extensions (`info` lists
-        // only those). `Vk` keeps the device alive. wgpu enables timeline semaphores.
-        let (device, queue, family, vk) = unsafe {
+        // SAFETY: the adapter has the features and limits (checked above), and `extend` adds only extensions
+        // that it has.
+        let (device, queue) = unsafe {
             let raw = hal(adapter)?;
             let (features, limits) = (desc.required_features, &desc.required_limits);
+            let callback = Box::new(|mut args: CreateDeviceCallbackArgs| extend(&mut args, &raw));
             let opened = raw
-                .open_with_callback(features, limits, &desc.memory_hints, Some(Box::new(extend)))
+                .open_with_callback(features, limits, &desc.memory_hints, Some(callback))
                 .map_err(|error| failed(&error))?;
+            adapter.create_device_from_hal(opened, desc).map_err(|error| failed(&error))?
+        };
+        Self::adopt(adapter, device, queue)
+    }
+
+    /// Takes a device that your program or its engine has opened, with its adapter and its queue.
+    ///
+    /// wgpu enables every extension that sharing needs but one, so [`extend`] must have been called when the
+    /// device was created. If your program opens the device itself, call [`Gpu::open`], which does that. eframe
+    /// takes such a device: `WgpuSetup::Existing`.
+    ///
+    /// # Errors
+    /// Fails if the device was created without an extension: the error lists those that are missing. Also fails
+    /// if the adapter is not a CUDA device (see [`find`]), or if the three do not belong together.
+    pub fn adopt(adapter: &wgpu::Adapter, device: wgpu::Device, queue: wgpu::Queue) -> Result<Self> {
+        let (info, twin) = twin(adapter, &Driver::load()?.devices()?)?;
+        let foreign = || Error::Rule("the adapter, the device and the queue do not belong together".into());
+        // SAFETY: nothing destroys the handles. wgpu enables timeline semaphores on every device that has them.
+        // `Vk` keeps the device alive.
+        let (family, vk) = unsafe {
+            let raw = device.as_hal::<Api>().ok_or_else(foreign)?;
+            let submits = queue.as_hal::<Api>().ok_or_else(foreign)?;
+            let (physical, logical) = (raw.raw_physical_device(), raw.raw_device());
+            if physical != hal(adapter)?.raw_physical_device()
+                || submits.raw_device().handle() != logical.handle()
+            {
+                return Err(foreign());
+            }
+            let enabled = raw.enabled_device_extensions();
+            let missing = info.extensions().filter(|name| !enabled.contains(name));
+            let missing: Vec<_> = missing.map(|name| name.to_string_lossy()).collect();
+            if !missing.is_empty() {
+                return Err(Error::NotEnabled(format!(
+                    "wgpu's device on {} was opened without {}: open it with Gpu::open (eframe takes it as \
+                     WgpuSetup::Existing), or call vulkan_cuda_wgpu::extend in the callback of wgpu::hal's \
+                     open_with_callback (in Bevy: RawVulkanInitSettings, of its feature raw_vulkan_init)",
+                    info.name,
+                    missing.join(" and ")
+                )));
+            }
             let instance = raw.shared_instance().raw_instance().clone();
-            let (physical, logical) = (raw.raw_physical_device(), opened.device.raw_device().clone());
-            let family = opened.device.queue_family_index();
-            let (device, queue) =
-                adapter.create_device_from_hal(opened, desc).map_err(|error| failed(&error))?;
-            let vk = Vk::from_raw(instance, physical, logical, Arc::new(device.clone()))?;
-            (device, queue, family, vk)
+            let keep = Arc::new(device.clone());
+            (raw.queue_family_index(), Vk::from_raw(instance, physical, logical.clone(), keep)?)
         };
         let context = CudaContext::new(twin.ordinal as usize)
             .map_err(|error| Error::from_cudarc("cuDevicePrimaryCtxRetain", &twin.name, error))?;

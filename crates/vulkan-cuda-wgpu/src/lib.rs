@@ -1,9 +1,10 @@
 //! wgpu and CUDA on one GPU: shared buffers and textures, frame by frame, in both directions. Nothing is
 //! copied, and the CPU waits for neither side.
 //!
-//! [`Gpu::open`] opens wgpu's device with all needed extensions. [`Gpu::buffer`] and [`Gpu::texture`] create
-//! slots. The rings are those of [`vulkan_cuda`]: in a [`SharedRing`] CUDA writes and wgpu reads, in a
-//! [`RingToCuda`] wgpu writes and CUDA reads. In both, wgpu's turn ends with [`Gpu::submit`].
+//! [`Gpu::open`] opens wgpu's device with all needed extensions. [`Gpu::adopt`] takes the device of a program
+//! or an engine that has one, such as Bevy. [`Gpu::buffer`] and [`Gpu::texture`] create slots. The rings are
+//! those of [`vulkan_cuda`]: in a [`SharedRing`] CUDA writes and wgpu reads, in a [`RingToCuda`] wgpu writes
+//! and CUDA reads. In both, wgpu's turn ends with [`Gpu::submit`].
 //!
 //! # Examples
 //! CUDA writes, wgpu draws:
@@ -78,7 +79,7 @@ mod gpu;
 mod slot;
 mod turn;
 
-pub use gpu::{Gpu, find};
+pub use gpu::{Gpu, extend, find};
 pub use slot::{WgpuBuffer, WgpuSlot, WgpuTexture, picture};
 pub use turn::WgpuTurn;
 pub use vulkan_cuda::{self, Error, Result, RingToCuda, SharedRing};

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use vulkan_cuda_wgpu::{Error, Gpu, RingToCuda, WgpuBuffer, WgpuTurn, picture};
+use vulkan_cuda_wgpu::{Error, Gpu, RingToCuda, WgpuBuffer, WgpuTurn, extend, picture};
 use wavefield_test_support as common;
 use wavefield_test_support::stand_in::{ALL, StandIn, run};
+use wgpu::hal::vulkan::CreateDeviceCallbackArgs;
 use wgpu::{BufferUsages, TextureUsages};
 
 const BYTES: u64 = 1024;
@@ -26,12 +27,15 @@ fn open() -> Option<(Gpu, MutexGuard<'static, ()>)> {
 }
 
 fn another() -> Result<Gpu, Error> {
+    Gpu::open(&adapter()?, &wgpu::DeviceDescriptor::default())
+}
+
+fn adapter() -> Result<wgpu::Adapter, Error> {
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
         backends: wgpu::Backends::VULKAN,
         ..wgpu::InstanceDescriptor::new_without_display_handle()
     });
-    let adapter = ready(vulkan_cuda_wgpu::find(&instance))?;
-    Gpu::open(&adapter, &wgpu::DeviceDescriptor::default())
+    ready(vulkan_cuda_wgpu::find(&instance))
 }
 
 /// The result of a future that waits for nothing, as wgpu's are outside a browser.
@@ -103,6 +107,38 @@ fn another_gpus_turn_is_refused() {
     let text = clear(&other, ring.write().unwrap()).unwrap_err().to_string();
     assert!(text.contains("not made by this Gpu"), "{text}");
     clear(&gpu, ring.write().unwrap()).unwrap();
+    assert_eq!(read(&mut ring), [0; 256]);
+}
+
+/// A device that an engine has opened, with [`extend`] or without.
+#[test]
+fn a_device_that_is_open_is_adopted() {
+    let Some((gpu, _alone)) = open() else { return };
+    let adapter = adapter().unwrap();
+    let (device, queue) = ready(adapter.request_device(&Default::default())).unwrap();
+    let text = Gpu::adopt(&adapter, device.clone(), queue.clone()).err().unwrap().to_string();
+    for part in ["VK_KHR_external_semaphore_fd", "Existing", "vulkan_cuda_wgpu::extend", "raw_vulkan_init"] {
+        assert!(text.contains(part), "{part} is missing in: {text}");
+    }
+    assert!(!text.contains("VK_KHR_external_memory_fd"), "wgpu has enabled it: {text}");
+    let (other_device, other_queue) = (gpu.device().clone(), gpu.queue().clone());
+    for (device, queue) in [(device, other_queue), (other_device, queue)] {
+        let text = Gpu::adopt(&adapter, device, queue).err().unwrap().to_string();
+        assert!(text.contains("belong together"), "{text}");
+    }
+
+    // SAFETY: the adapter has the features and limits, and the extensions that are added.
+    let (device, queue) = unsafe {
+        let raw = adapter.as_hal::<wgpu::hal::vulkan::Api>().unwrap();
+        let add = Box::new(|mut args: CreateDeviceCallbackArgs| extend(&mut args, &raw));
+        let desc = wgpu::DeviceDescriptor::default();
+        let (features, limits) = (desc.required_features, &desc.required_limits);
+        let opened = raw.open_with_callback(features, limits, &desc.memory_hints, Some(add)).unwrap();
+        adapter.create_device_from_hal(opened, &desc).unwrap()
+    };
+    let adopted = Gpu::adopt(&adapter, device, queue).unwrap();
+    let mut ring = ring(&adopted, 1);
+    clear(&adopted, ring.write().unwrap()).unwrap();
     assert_eq!(read(&mut ring), [0; 256]);
 }
 
@@ -260,6 +296,7 @@ fn all_of_them_on_the_stand_in() {
     for name in [
         "what_cannot_be_shared_is_refused",
         "another_gpus_turn_is_refused",
+        "a_device_that_is_open_is_adopted",
         "commands_that_wgpu_refuses_give_the_frame_up",
         "a_panic_of_wgpu_leaves_nothing_behind",
         "a_callback_is_refused_a_submission",

@@ -1,7 +1,7 @@
 //! CUDA's half of [`crate::cuda_memory`].
 
 use std::ffi::{c_int, c_void};
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, transmute};
 use std::sync::Arc;
 
 use cudarc::driver::sys;
@@ -152,10 +152,7 @@ fn exportable(cuda: &Cuda, sizes: &[u64]) -> Result<(sys::CUmemAllocationProp, u
     let props = sys::CUmemAllocationProp {
         type_: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
         requestedHandleTypes: POSIX,
-        location: sys::CUmemLocation {
-            type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
-            id: device,
-        },
+        location: on_device(device),
         win32HandleMetaData: std::ptr::null_mut(),
         // Uncompressed, because Vulkan cannot detect compression.
         allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {
@@ -173,6 +170,14 @@ fn exportable(cuda: &Cuda, sizes: &[u64]) -> Result<(sys::CUmemAllocationProp, u
     cuda.check("cuMemGetAllocationGranularity", code)?;
     let granularity = granularity as u64;
     Ok((props, granularity, round_up(sizes, granularity)?))
+}
+
+/// Returns the description of a device's memory. From 13.2 on, CUDA's headers have the number in a union without a
+/// name, so the field has another path in cudarc. The structure itself is the same: a kind and a number.
+fn on_device(device: sys::CUdevice) -> sys::CUmemLocation {
+    let kind = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as c_int;
+    // SAFETY: two integers, of which the first is a value of its enum.
+    unsafe { transmute::<[c_int; 2], sys::CUmemLocation>([kind, device]) }
 }
 
 /// Rounds each size up to a multiple of the granularity. Fails if the sum does not fit in the address space.
@@ -254,16 +259,15 @@ impl Chunk {
         let code = unsafe { api::cuMemGetAllocationPropertiesFromHandle(props.as_mut_ptr(), handle) };
         cuda.check("cuMemGetAllocationPropertiesFromHandle", code)?;
         // Read field by field: a newer driver may write a value that the Rust enums of the structure lack.
-        let props = props.as_ptr();
-        // SAFETY: all three are initialised: `props` began as a copy of `like`. Any number is valid.
-        let (place, id, compression) = unsafe {
+        // SAFETY: all are initialised: `props` began as a copy of `like`. Any number is valid.
+        let read = |props: *const sys::CUmemAllocationProp| unsafe {
             (
-                (&raw const (*props).location.type_).cast::<u32>().read(),
-                (&raw const (*props).location.id).read(),
+                (&raw const (*props).location).cast::<[c_int; 2]>().read(), // as in `on_device`
                 (&raw const (*props).allocFlags.compressionType).read(),
             )
         };
-        if (place, id) != (like.location.type_ as u32, like.location.id) {
+        let (place, compression) = read(props.as_ptr());
+        if place != read(like).0 {
             return Err(Error::Rule(format!("its memory is not on {}", cuda.info().name)));
         }
         if compression != 0 {

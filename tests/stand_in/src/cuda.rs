@@ -511,6 +511,8 @@ exports! {
             "invert" => INVERT,
             "look" => LOOK,
             "first_wave" => FIRST_WAVE,
+            "swell" => SWELL,
+            "squares" => SQUARES,
             // Their tests look at the calls, not at what is written.
             "ocean" | "pond" | "ripples" | "swarm" | "answer" | "surface_read" | "surface_write" => NOTHING,
             unknown => {
@@ -565,6 +567,10 @@ exports! {
                 script::offence(format!("{} threads were launched for {count} vertices", bx * tx));
             }
             return stream_of(stream)?.push(move || first_wave(out, count, frame, late));
+        }
+        if [SWELL, SQUARES].contains(&kernel) {
+            let (cols, rows, frame): (u32, u32, u32) = (*argument(1).cast(), *argument(2).cast(), *argument(3).cast());
+            return stream_of(stream)?.push(move || example(kernel, out, [cols, rows, frame]));
         }
         if kernel == INVERT {
             let words: u32 = *argument(1).cast();
@@ -1137,9 +1143,11 @@ const CHECK_PATTERN: usize = 18;
 const CHECK_PATTERN_TEXELS: usize = 19;
 const LOOK: usize = 20;
 const FIRST_WAVE: usize = 21;
+const SWELL: usize = 22;
+const SQUARES: usize = 23;
 
-/// The arguments of every kernel except [`STAMP`], [`REDUCE`], [`FILL`], [`INVERT`], [`LOOK`] and
-/// [`FIRST_WAVE`].
+/// The arguments of every kernel except [`STAMP`], [`REDUCE`], [`FILL`], [`INVERT`], [`LOOK`],
+/// [`FIRST_WAVE`], [`SWELL`] and [`SQUARES`].
 #[derive(Clone, Copy, Default)]
 struct Arguments {
     cols: u32,
@@ -1324,6 +1332,29 @@ fn first_wave(out: Address, count: u32, frame: u32, late: u64) -> Result<(), u32
         for (bytes, value) in vertex.chunks_exact_mut(4).zip([t - 1.0, y, 0.0, f64::from(frame)]) {
             bytes.copy_from_slice(&(value as f32).to_ne_bytes());
         }
+    }
+    Ok(())
+}
+
+/// The formulas of `examples/bevy` and `examples/eframe`.
+fn example(kernel: usize, out: Address, [cols, rows, frame]: [u32; 3]) -> Result<(), u32> {
+    take_time();
+    let size = if kernel == SQUARES { 4 } else { 24 };
+    for (index, element) in
+        (0..cols * rows).zip(out.bytes(size as u64 * u64::from(cols * rows)).chunks_exact_mut(size))
+    {
+        let (col, row) = (index % cols, index / cols);
+        if kernel == SQUARES {
+            let (x, mixed) = (col + frame, (col + frame) ^ row);
+            element.copy_from_slice(&[mixed, mixed + frame, x, 255].map(|channel| channel as u8));
+            continue;
+        }
+        let phase = col * 4 + row * 2 + frame * 3;
+        let (t, sign) = ((phase % 256) as f32, if phase % 512 < 256 { 1.0 } else { -1.0 });
+        let slope = sign * (256.0 - 2.0 * t) / 256.0;
+        let [x, z] = [(col, cols), (row, rows)].map(|(at, count)| (at as f32 - (count / 2) as f32) / 64.0);
+        let words = [x, sign * t * (256.0 - t) / 65536.0, z, -slope, 1.0, -slope / 2.0];
+        element.copy_from_slice(&words.map(f32::to_ne_bytes).concat());
     }
     Ok(())
 }

@@ -42,6 +42,7 @@
 //! | `tool/handoff/kernels` | `paint`, `reduce`, `stamp`, `frame_stamp`, `texture_stamp`; those of the gallery and `image.ptx` write nothing |
 //! | `tool/handoff/kernels/test` | `flat`, `level`, `colour`, `spin`, `trap_kernel`, `illegal`, `late`; `answer` writes nothing, and `broken` does not compile |
 //! | `examples/wgpu` | `pattern`, `pattern_texels`, `check_pattern`, `check_pattern_texels` |
+//! | `examples/bevy`, `examples/eframe` | `swell`, `squares` |
 //! | `examples/first_frame.ptx` | `first_wave` |
 //! | `examples/render_to_cuda` | `look` |
 //! | `crates/vulkan-cuda/examples` | `fill`, `invert` |

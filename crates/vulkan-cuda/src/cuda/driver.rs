@@ -68,6 +68,31 @@ fn address(library: &Library) -> Option<usize> {
     unsafe { look_up::find(library, &["cuInit"]) }
 }
 
+/// Returns the address of `cuInit` in the library that cudarc calls, or `None` if there is none.
+#[allow(unused_imports, clippy::needless_borrow)]
+fn cudarcs() -> Option<usize> {
+    // If cudarc opens the driver itself, these names are its functions. If it is linked with the driver, it has no such
+    // functions, and the names are those below.
+    use cudarc::driver::sys::*;
+    // SAFETY: cudarc may open libraries with the names of CUDA's driver, which runs their initialisers.
+    unsafe { is_culib_present().then(|| address(&culib())).flatten() }
+}
+
+/// A program that is linked with the driver does not start without it.
+#[allow(dead_code)]
+unsafe fn is_culib_present() -> bool {
+    true
+}
+
+/// Returns the library of the driver that the program is linked with.
+#[allow(dead_code)]
+unsafe fn culib() -> Library {
+    #[cfg(unix)] // The program's symbols include those of the libraries that it is linked with.
+    return libloading::os::unix::Library::this().into();
+    #[cfg(windows)]
+    libloading::os::windows::Library::open_already_loaded("nvcuda.dll").expect("it is linked").into()
+}
+
 /// Proof that CUDA's driver is loaded, initialised and new enough. It stays loaded until the process ends.
 ///
 /// # Examples
@@ -115,9 +140,7 @@ impl Driver {
     /// with 100 (`NO_DEVICE`). Also fails if cudarc would load a different `libcuda`, or none.
     pub fn load() -> Result<Self> {
         let driver = Self::load_without_cudarc()?;
-        // SAFETY: cudarc may open libraries with the names of CUDA's driver, which runs their initialisers.
-        let theirs = unsafe { sys::is_culib_present().then(|| address(sys::culib())) };
-        match theirs == LIBRARY.get().map(address) {
+        match cudarcs() == LIBRARY.get().and_then(address) {
             true => Ok(driver),
             false => Err(Error::Driver {
                 reason: "cudarc finds another libcuda first, or none".into(),
