@@ -1,30 +1,21 @@
 //! The GPU: the choice of a device that can share memory with CUDA, and the device itself.
 
 use std::ffi::CStr;
-use std::mem::ManuallyDrop;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use ash::{Device, khr, vk};
-use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use vulkan_cuda::{CudaInfo, Driver, Error, VkInfo, find_twin};
 
 use crate::instance::{DRIVERS, Instance, VERSION, failed};
+use crate::options::{Options, say};
 
 /// The longest wait for the GPU. A frame that takes longer is an error.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A function that returns whether a device's queue family can present to the window.
 pub type Presents<'a> = &'a dyn Fn(vk::PhysicalDevice, u32) -> bool;
-
-pub struct Wish<'a> {
-    /// The device's number, or a part of its name.
-    pub device: Option<&'a str>,
-    /// `None` without a window.
-    pub presents: Option<Presents<'a>>,
-    pub cuda: bool,
-}
 
 struct Candidate {
     physical: vk::PhysicalDevice,
@@ -40,14 +31,14 @@ impl Candidate {
     fn new(
         instance: &ash::Instance,
         physical: vk::PhysicalDevice,
-        wish: &Wish<'_>,
+        presents: Option<Presents<'_>>,
         cuda: &Result<Vec<CudaInfo>, String>,
     ) -> Result<Self> {
         // SAFETY: one of this instance's devices.
         let properties = unsafe { instance.get_physical_device_properties(physical) };
         // SAFETY: as above; the instance was made for Vulkan 1.3.
         let info = unsafe { VkInfo::query(instance, physical) }?;
-        let family = Self::family(instance, physical, properties.api_version, wish);
+        let family = Self::family(instance, physical, properties.api_version, presents);
         // ANCHOR: twin
         // A GPU has the same UUID in both APIs. An index or a name does not identify it.
         let cuda = match cuda {
@@ -62,7 +53,7 @@ impl Candidate {
         instance: &ash::Instance,
         physical: vk::PhysicalDevice,
         version: u32,
-        wish: &Wish<'_>,
+        presents: Option<Presents<'_>>,
     ) -> Result<u32, String> {
         if version < VERSION {
             return Err("it has no Vulkan 1.3".into());
@@ -70,7 +61,7 @@ impl Candidate {
         // SAFETY: one of this instance's devices.
         let extensions = unsafe { instance.enumerate_device_extension_properties(physical) };
         let extensions = extensions.map_err(|result| format!("its extensions are unknown: {result}"))?;
-        let wanted = [Some(khr::push_descriptor::NAME), wish.presents.map(|_| khr::swapchain::NAME)];
+        let wanted = [Some(khr::push_descriptor::NAME), presents.map(|_| khr::swapchain::NAME)];
         for name in wanted.into_iter().flatten() {
             if !extensions.iter().any(|found| found.extension_name_as_c_str() == Ok(name)) {
                 return Err(format!("it lacks {}", name.to_string_lossy()));
@@ -81,26 +72,26 @@ impl Candidate {
         let both = vk::QueueFlags::GRAPHICS | vk::QueueFlags::COMPUTE;
         let family = families.iter().position(|family| family.queue_flags.contains(both));
         let family = family.ok_or("it has no queue that draws and computes")? as u32;
-        match wish.presents {
+        match presents {
             Some(presents) if !presents(physical, family) => Err("it cannot present to this window".into()),
             _ => Ok(family),
         }
     }
 }
 
-fn choose(instance: &ash::Instance, wish: &Wish<'_>) -> Result<Candidate> {
-    let cuda = match wish.cuda {
-        true => Driver::load().and_then(|driver| driver.devices()).map_err(|error| error.to_string()),
-        false => Err("--compute was given".into()),
+fn choose(instance: &ash::Instance, options: &Options, presents: Option<Presents<'_>>) -> Result<Candidate> {
+    let cuda = match options.compute {
+        false => Driver::load().and_then(|driver| driver.devices()).map_err(|error| error.to_string()),
+        true => Err("--compute was given".into()),
     };
     // SAFETY: a live instance.
     let all =
         unsafe { instance.enumerate_physical_devices() }.map_err(failed("vkEnumeratePhysicalDevices"))?;
-    let all = all.into_iter().map(|physical| Candidate::new(instance, physical, wish, &cuda));
+    let all = all.into_iter().map(|physical| Candidate::new(instance, physical, presents, &cuda));
     let mut all = all.collect::<Result<Vec<_>>>()?;
     let names: Vec<_> =
         all.iter().enumerate().map(|(n, found)| format!("{n}: {}", found.info.name)).collect();
-    if let Some(wanted) = wish.device {
+    if let Some(wanted) = &options.device {
         match wanted.parse() {
             Ok(number) => all = all.into_iter().skip(number).take(1).collect(),
             Err(_) => all.retain(|found| found.info.name.to_lowercase().contains(&wanted.to_lowercase())),
@@ -111,7 +102,7 @@ fn choose(instance: &ash::Instance, wish: &Wish<'_>) -> Result<Candidate> {
     }
     for Candidate { info, family, .. } in &all {
         if let Err(reason) = family {
-            crate::say(format_args!("{} is not used: {reason}", info.name));
+            say(format_args!("{} is not used: {reason}", info.name));
         }
     }
     all.retain(|found| found.family.is_ok());
@@ -133,8 +124,6 @@ fn choose(instance: &ash::Instance, wish: &Wish<'_>) -> Result<Candidate> {
 
 /// A Vulkan device with one queue. Every object made from it holds an `Arc` of it.
 pub struct Gpu {
-    // Dropped by hand, because it must free its memory before the device is destroyed.
-    allocator: ManuallyDrop<Mutex<Allocator>>,
     pub device: ash::Device,
     pub swapchain: khr::swapchain::Device,
     pub push_descriptor: khr::push_descriptor::Device,
@@ -142,6 +131,7 @@ pub struct Gpu {
     pub family: u32,
     pub physical: vk::PhysicalDevice,
     pub limits: vk::PhysicalDeviceLimits,
+    pub memory: vk::PhysicalDeviceMemoryProperties,
     pub name: String,
     pub is_software: bool,
     /// The CUDA device that is the same GPU, or why there is none.
@@ -150,14 +140,20 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    pub fn new(instance: Arc<Instance>, wish: &Wish<'_>) -> Result<Arc<Self>> {
-        let Candidate { physical, properties, info, family, cuda } = choose(&instance.raw, wish)?;
+    /// Chooses a device and opens it. `presents` is `None` without a window.
+    pub fn new(
+        instance: Arc<Instance>,
+        options: &Options,
+        presents: Option<Presents<'_>>,
+    ) -> Result<Arc<Self>> {
+        let Candidate { physical, properties, info, family, cuda } =
+            choose(&instance.raw, options, presents)?;
         let family = family.map_err(anyhow::Error::msg)?;
         let queues =
             [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0])];
         // ANCHOR: device
         let mut extensions = vec![khr::push_descriptor::NAME.as_ptr()];
-        extensions.extend(wish.presents.map(|_| khr::swapchain::NAME.as_ptr()));
+        extensions.extend(presents.map(|_| khr::swapchain::NAME.as_ptr()));
         if cuda.is_ok() {
             // Vulkan exports memory and semaphores with these extensions. CUDA then imports them.
             extensions.extend(info.extensions().map(CStr::as_ptr));
@@ -174,20 +170,7 @@ impl Gpu {
         // SAFETY: `create` points to locals; Vulkan 1.3 has the features, and the device has the extensions.
         let device = unsafe { instance.raw.create_device(physical, &create, None) }
             .map_err(|result| Error::Vulkan { call: "vkCreateDevice", device: info.name.clone(), result })?;
-        let allocator = Allocator::new(&AllocatorCreateDesc {
-            instance: instance.raw.clone(),
-            device: device.clone(),
-            physical_device: physical,
-            debug_settings: Default::default(),
-            buffer_device_address: false,
-            allocation_sizes: Default::default(),
-        });
-        let allocator = allocator.inspect_err(|_| {
-            // SAFETY: nothing has been made from the device yet.
-            unsafe { device.destroy_device(None) }
-        })?;
         Ok(Arc::new(Self {
-            allocator: ManuallyDrop::new(Mutex::new(allocator)),
             swapchain: khr::swapchain::Device::new(&instance.raw, &device),
             push_descriptor: khr::push_descriptor::Device::new(&instance.raw, &device),
             // SAFETY: the device was made with one queue of this family.
@@ -196,16 +179,13 @@ impl Gpu {
             family,
             physical,
             limits: properties.limits,
+            // SAFETY: a device of this instance.
+            memory: unsafe { instance.raw.get_physical_device_memory_properties(physical) },
             name: info.name,
             is_software: properties.device_type == vk::PhysicalDeviceType::CPU,
             cuda,
             instance,
         }))
-    }
-
-    /// Locks the allocator of all memory that is not shared with CUDA.
-    pub fn allocator(&self) -> MutexGuard<'_, Allocator> {
-        self.allocator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds the call and the device's name to an error.
@@ -234,25 +214,6 @@ impl Gpu {
     pub fn end(&self, commands: vk::CommandBuffer) -> Result<()> {
         // SAFETY: recording.
         self.check("vkEndCommandBuffer", unsafe { self.device.end_command_buffer(commands) })
-    }
-
-    /// # Safety
-    /// The rules of `vkQueueSubmit2` must hold. Everything that the submission uses must live until the GPU
-    /// is done with it.
-    pub unsafe fn submit(
-        &self,
-        commands: vk::CommandBuffer,
-        waits: &[vk::SemaphoreSubmitInfo<'_>],
-        signals: &[vk::SemaphoreSubmitInfo<'_>],
-    ) -> Result<()> {
-        let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
-        let batch = vk::SubmitInfo2::default()
-            .wait_semaphore_infos(waits)
-            .command_buffer_infos(&commands)
-            .signal_semaphore_infos(signals);
-        // SAFETY: the caller's promise; only one thread uses the queue.
-        let done = unsafe { self.device.queue_submit2(self.queue, &[batch], vk::Fence::null()) };
-        self.check("vkQueueSubmit2", done)
     }
 }
 
@@ -304,10 +265,7 @@ pub fn semaphore(gpu: &Arc<Gpu>, kind: vk::SemaphoreType) -> Result<AutoDestroy<
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        // SAFETY: every object holds an `Arc` of this, so none is left. The allocator is not used again.
-        unsafe {
-            ManuallyDrop::drop(&mut self.allocator);
-            self.device.destroy_device(None);
-        }
+        // SAFETY: every object holds an `Arc` of this, so none is left.
+        unsafe { self.device.destroy_device(None) };
     }
 }

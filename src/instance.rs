@@ -4,10 +4,13 @@ use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context, Result, anyhow, bail};
-use ash::{ext::debug_utils, vk};
+use anyhow::{Context, Result, anyhow};
+use ash::ext::debug_utils;
+use ash::vk::{self, DebugUtilsMessageSeverityFlagsEXT as Severity};
 use vulkan_cuda::Error;
 use winit::raw_window_handle::RawDisplayHandle;
+
+use crate::options::say;
 
 /// The first version with timeline semaphores, synchronization2 and dynamic rendering in core.
 pub const VERSION: u32 = vk::API_VERSION_1_3;
@@ -38,12 +41,6 @@ impl Instance {
         };
         let mut layers = Vec::new();
         if validation {
-            // SAFETY: no preconditions.
-            let found = unsafe { entry.enumerate_instance_layer_properties() }
-                .map_err(failed("vkEnumerateInstanceLayerProperties"))?;
-            if !found.iter().any(|layer| layer.layer_name_as_c_str() == Ok(VALIDATION)) {
-                bail!("--validation needs the validation layer (Debian, Ubuntu: vulkan-validationlayers)");
-            }
             layers.push(VALIDATION.as_ptr());
             extensions.push(debug_utils::NAME.as_ptr());
         }
@@ -57,11 +54,9 @@ impl Instance {
         let synchronization = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
         let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&synchronization);
         let messages = vk::DebugUtilsMessengerCreateInfoEXT::default()
-            .message_severity(
-                vk::DebugUtilsMessageSeverityFlagsEXT::ERROR | vk::DebugUtilsMessageSeverityFlagsEXT::WARNING,
-            )
-            .message_type(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION)
-            .pfn_user_callback(Some(on_message));
+            .pfn_user_callback(Some(on_message))
+            .message_severity(Severity::ERROR | Severity::WARNING)
+            .message_type(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION);
         // In the `pNext` chain, the messenger also reports vkCreateInstance and vkDestroyInstance.
         let mut early = messages;
         if validation {
@@ -71,6 +66,9 @@ impl Instance {
         let raw = unsafe { entry.create_instance(&info, None) }.map_err(|result| match result {
             vk::Result::ERROR_INCOMPATIBLE_DRIVER => {
                 anyhow!("no Vulkan driver of version 1.3: {DRIVERS}; {LOADER}")
+            }
+            vk::Result::ERROR_LAYER_NOT_PRESENT => {
+                anyhow!("--validation needs the validation layer (Debian, Ubuntu: vulkan-validationlayers)")
             }
             vk::Result::ERROR_EXTENSION_NOT_PRESENT => {
                 anyhow!("no Vulkan driver here can draw on this display: use --headless")
@@ -113,7 +111,7 @@ pub fn validation_messages() -> u64 {
 }
 
 unsafe extern "system" fn on_message(
-    _: vk::DebugUtilsMessageSeverityFlagsEXT,
+    _: Severity,
     _: vk::DebugUtilsMessageTypeFlagsEXT,
     data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
     _: *mut c_void,
@@ -123,7 +121,7 @@ unsafe extern "system" fn on_message(
     let text = text.unwrap_or_default().to_string_lossy();
     if !misses_cudas_signal(&text) {
         MESSAGES.fetch_add(1, Ordering::Relaxed);
-        crate::say(format_args!("validation: {text}"));
+        say(format_args!("validation: {text}"));
     }
     // Let the call that caused the message continue.
     vk::FALSE
