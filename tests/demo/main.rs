@@ -1,4 +1,4 @@
-//! The demo, and the frame by hand in Rust and in C++.
+//! The demo, the frame by hand in Rust and in C++, and six ways to hand over.
 
 #[cfg(target_os = "linux")]
 mod common;
@@ -10,6 +10,8 @@ mod first_frame;
 #[cfg(target_os = "linux")]
 mod first_frame_cpp;
 mod frame;
+#[cfg(target_os = "linux")]
+mod hand_offs;
 #[cfg(target_os = "linux")]
 mod program;
 #[cfg(target_os = "linux")]
