@@ -15,4 +15,6 @@ mod hand_offs;
 #[cfg(target_os = "linux")]
 mod program;
 #[cfg(target_os = "linux")]
+mod stand_in_script;
+#[cfg(target_os = "linux")]
 mod window;
