@@ -282,7 +282,8 @@ impl<'a> Run<'a> {
             unsafe { launch.launch(LaunchConfig { grid_dim, block_dim, shared_mem_bytes: 0 }) }.map(drop)
         };
         if !self.has(Wait::Ready) {
-            launch(0, 20_000_000)?; // It writes nothing, and takes about 10 ms: so the other one is late.
+            // These write nothing, and take half a millisecond each. So the kernel below is late.
+            (0..20).try_for_each(|_| launch(0, 1_000_000))?;
         }
         Ok(launch(self.words as u32, 0)?)
     }
@@ -343,18 +344,16 @@ impl<'a> Run<'a> {
         let info = vk::SemaphoreWaitInfo::default().semaphores(&done).values(&values);
         // SAFETY: a live timeline of this device. After a fault CUDA signals nothing more, so the wait has a limit.
         let waited = unsafe { self.gpu.device.wait_semaphores(&info, 20_000_000_000) };
-        waited.map_err(|result| format!("Vulkan has not read frame {} in 20 s: {result}", frames - 1))?;
+        waited.map_err(|result| format!("Vulkan has not read {frames} frames in 20 s: {result}"))?;
         self.waited += began.elapsed();
         Ok(())
     }
 
-    /// Waits for both sides, and returns how many frames have a wrong word.
-    fn finish(&mut self) -> Result<usize> {
-        self.wait_for_vulkan(self.frames)?;
-        self.wait_for_cuda()?;
+    /// Returns how many frames had a wrong word. Both sides must be idle.
+    fn wrong_frames(&mut self) -> usize {
         let right = u64::from(self.looks()) * self.words as u64;
         let frames = self.counts.words().chunks(groups(self.words) as usize);
-        Ok(frames.filter(|counts| counts.iter().map(|&count| u64::from(count)).sum::<u64>() != right).count())
+        frames.filter(|counts| counts.iter().map(|&count| u64::from(count)).sum::<u64>() != right).count()
     }
 }
 
@@ -390,8 +389,9 @@ fn measure(gpu: &Gpu, way: usize, words: usize, frames: u64, without: Option<Wai
     let once = |frames| {
         let mut run = Run::new(gpu, words, frames, without)?;
         let began = Instant::now();
-        match hand_over(&mut run).and_then(|()| run.finish()) {
-            Ok(wrong) => Ok((began.elapsed(), run.waited, wrong)),
+        let done = hand_over(&mut run).and_then(|()| run.wait_for_vulkan(frames));
+        match done.and_then(|()| run.wait_for_cuda()) {
+            Ok(()) => Ok((began.elapsed(), run.waited, run.wrong_frames())),
             Err(error) => {
                 std::mem::forget(run); // The GPU may still use it.
                 Err(error)
