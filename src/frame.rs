@@ -86,7 +86,6 @@ impl Frames {
         // ANCHOR: submit
         // SUBMIT, once. Before the draw, Vulkan's queue waits, on the GPU, for `ready` >= n+1, and for the
         // image. After the draw, it signals `free` = n+1, and `rendered` for the present.
-        // ANCHOR: semaphores
         let enqueue = |wait_ready, signal_free| {
             let waits = [Some(wait_ready), image.available];
             let signals = [Some(signal_free), image.rendered];
@@ -95,7 +94,6 @@ impl Frames {
         };
         // SAFETY: `enqueue` makes one submission with both semaphores, or none and returns an error.
         unsafe { read.submit(enqueue) }?;
-        // ANCHOR_END: semaphores
 
         // PRESENT the image, once it is drawn.
         if let Canvas::Window(swapchain) = canvas {
