@@ -7,7 +7,7 @@ use wavefield_test_support::stand_in::{Run, StandIn, each, finish, run};
 use wavefield_test_support::{skip_without_gpu, stderr, stdout, test_process};
 
 #[path = "../../examples/hand_offs.rs"]
-mod hand_offs;
+mod six_ways;
 
 /// The stand-in pretends to have this.
 const PRETENDED: [&str; 1] = ["VK_KHR_external_semaphore_fd"];
@@ -18,7 +18,7 @@ const ARGUMENTS: &str = "HAND_OFFS_ARGUMENTS";
 fn in_its_own_process() {
     if let Ok(arguments) = std::env::var(ARGUMENTS) {
         let arguments = arguments.split('\n').skip(1).map(OsString::from);
-        std::process::exit(hand_offs::start(arguments).into());
+        std::process::exit(six_ways::start(arguments).into());
     }
 }
 
