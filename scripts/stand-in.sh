@@ -46,8 +46,8 @@ fi
 export LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export VK_ADD_LAYER_PATH=$folder${VK_ADD_LAYER_PATH:+:$VK_ADD_LAYER_PATH}
 export VK_INSTANCE_LAYERS=${VK_INSTANCE_LAYERS:+$VK_INSTANCE_LAYERS:}VK_LAYER_WAVEFIELD_stand_in
-# Mesa's own layer does not survive all failures. lavapipe compiles shaders quickly instead of well.
-export NODEVICE_SELECT=1 GALLIVM_PERF=nopt STAND_IN_REPORT=$folder/report
+# Mesa's own layer does not survive all failures.
+export NODEVICE_SELECT=1 STAND_IN_REPORT=$folder/report
 
 status=0
 "$@" || status=$?
