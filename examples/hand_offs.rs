@@ -50,7 +50,6 @@ const WAYS: [(&str, Way); 6] = [
     ("a ring of 8, batches of 8", batches),
 ];
 
-// ANCHOR: copy
 /// 1. Nothing is shared: CUDA's memory is copied to the CPU's, and from there to Vulkan's. The CPU waits for both.
 fn copy_through_host(run: &mut Run<'_>) -> Result<()> {
     let stream = run.stream.clone();
@@ -72,7 +71,6 @@ fn copy_through_host(run: &mut Run<'_>) -> Result<()> {
     }
     Ok(())
 }
-// ANCHOR_END: copy
 
 // ANCHOR: cpu
 /// 2. Both have the same memory, so nothing is copied. The CPU still waits for both.
@@ -91,7 +89,6 @@ fn cpu_waits(run: &mut Run<'_>) -> Result<()> {
 }
 // ANCHOR_END: cpu
 
-// ANCHOR: binary
 /// 3. The GPU waits, so the CPU goes on at once. A binary semaphore has no number: each signal has one wait, enqueued after it.
 fn binary_semaphores(run: &mut Run<'_>) -> Result<()> {
     for n in 0..run.frames {
@@ -116,7 +113,6 @@ fn binary_semaphores(run: &mut Run<'_>) -> Result<()> {
     }
     Ok(())
 }
-// ANCHOR_END: binary
 
 // ANCHOR: timelines
 /// 4. A timeline is a counter. Frame n signals n+1 on both, so a wait says which frame it is for.
@@ -138,7 +134,6 @@ fn timelines(run: &mut Run<'_>) -> Result<()> {
 }
 // ANCHOR_END: timelines
 
-// ANCHOR: ring
 /// 5. K slots in turn. Only two things change: frame n has slot n mod K, and CUDA waits for frame n-K instead of n-1.
 fn ring(run: &mut Run<'_>) -> Result<()> {
     for n in 0..run.frames {
@@ -157,9 +152,7 @@ fn ring(run: &mut Run<'_>) -> Result<()> {
     }
     Ok(())
 }
-// ANCHOR_END: ring
 
-// ANCHOR: batches
 /// 6. CUDA waits once for the slots of B frames, and writes them in a row. Vulkan reads them one by one.
 fn batches(run: &mut Run<'_>) -> Result<()> {
     let (ring, batch) = (Ring::new(SLOTS as u32).ok_or("a ring has 1 to 32 slots")?, SLOTS);
@@ -184,7 +177,6 @@ fn batches(run: &mut Run<'_>) -> Result<()> {
     }
     Ok(())
 }
-// ANCHOR_END: batches
 
 /// One of the two waits of a hand-off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

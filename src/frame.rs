@@ -62,7 +62,7 @@ impl Frames {
 
         // ANCHOR: write
         // BEGIN TO WRITE slot n mod K. CUDA's stream waits, on the GPU, for `free` >= n+1-K. The CPU goes on.
-        let write = ring.write()?.context("the program has not submitted frame n-K yet")?;
+        let write = ring.write()?.context("the program has not submitted the last frame of this slot")?;
 
         // LAUNCH the kernel. The slot belongs to CUDA as long as `write` lives.
         wave.launch(&write, view.time)?;
