@@ -7,16 +7,16 @@ use ash::vk;
 use bytemuck::{Pod, Zeroable};
 use glam::camera::rh::{proj::vulkan::perspective_infinite_reverse, view::look_at_mat4};
 use glam::{Mat4, Vec3, Vec4};
+use gpu_allocator::MemoryLocation;
 
 use crate::gpu::{AutoDestroy, Gpu};
-use crate::objects::{Buffer, Image, Layout, Scope, UPLOADED};
+use crate::objects::{Buffer, Image, Layout, Scope};
 use crate::objects::{graphics_pipeline, image_barrier, possible_samples, spirv};
 
 #[derive(Clone, Copy)]
 pub struct Target {
     pub image: vk::Image,
     pub view: vk::ImageView,
-    pub extent: vk::Extent2D,
     /// The image's layout after the draw.
     pub layout: vk::ImageLayout,
 }
@@ -158,8 +158,8 @@ impl Draw {
         let stages = vk::ShaderStageFlags::VERTEX | vk::ShaderStageFlags::FRAGMENT;
         let layout = Layout::new(gpu, stages, size_of::<Constants>())?;
         let (size, usage) = (2 * u64::from(INDICES), vk::BufferUsageFlags::INDEX_BUFFER);
-        let mut indices = Buffer::new(gpu, size, usage, UPLOADED)?;
-        indices.access(gpu, |bytes| bytes.copy_from_slice(bytemuck::cast_slice(&tile_indices())))?;
+        let mut indices = Buffer::new(gpu, "the indices", size, usage, MemoryLocation::CpuToGpu)?;
+        indices.bytes()?.copy_from_slice(bytemuck::cast_slice(&tile_indices()));
         // Every device supports one of these two formats. The one with fewer bits is faster.
         let small = vk::Format::X8_D24_UNORM_PACK32;
         // SAFETY: a live physical device of this instance.
@@ -197,22 +197,22 @@ impl Draw {
     pub unsafe fn fit(&mut self, extent: vk::Extent2D) -> Result<()> {
         (self.extent, self.attachments) = (extent, None);
         // The contents never outlive the frame, so a tiling GPU need not store them.
-        let image = |format, usage| {
+        let image = |name, format, usage| {
             let usage = usage | vk::ImageUsageFlags::TRANSIENT_ATTACHMENT;
-            Image::new(&self.gpu, extent, format, self.samples, usage)
+            Image::new(&self.gpu, name, extent, format, self.samples, usage)
         };
         let color = match self.samples {
             vk::SampleCountFlags::TYPE_1 => None,
-            _ => Some(image(self.format, vk::ImageUsageFlags::COLOR_ATTACHMENT)?),
+            _ => Some(image("the samples", self.format, vk::ImageUsageFlags::COLOR_ATTACHMENT)?),
         };
-        let depth = image(self.depth_format, vk::ImageUsageFlags::DEPTH_STENCIL_ATTACHMENT)?;
+        let depth = image("the depth", self.depth_format, vk::ImageUsageFlags::DEPTH_STENCIL_ATTACHMENT)?;
         self.attachments = Some(Attachments { color, depth });
         Ok(())
     }
 
     /// # Safety
     /// `commands` must be recording, outside a render pass. `vertices` must have the grid's vertices, visible
-    /// to the shaders. [`Draw::fit`] must have been called for the target's size.
+    /// to the shaders. The target must have the size that [`Draw::fit`] got.
     pub unsafe fn record(
         &self,
         commands: vk::CommandBuffer,
@@ -223,7 +223,7 @@ impl Draw {
         let camera = &view.camera;
         let Some(attachments) = &self.attachments else { return };
         let [cols, rows] = self.grid.map(|side| (side - 1).div_ceil(TILE));
-        let (view_projection, eye) = (camera.view_projection(target.extent), camera.eye().extend(1.0));
+        let (view_projection, eye) = (camera.view_projection(self.extent), camera.eye().extend(1.0));
         let constants = Constants { view_projection, eye, grid: self.grid, tiles: cols, unused: 0 };
         let device = &self.gpu.device;
         // SAFETY: the caller's promise; everything named is alive and belongs to this device.
@@ -237,7 +237,7 @@ impl Draw {
             device.cmd_bind_pipeline(commands, graphics, self.background.raw);
             device.cmd_draw(commands, 3, 1, 0, 0);
             if let Some(bar) = &view.bar {
-                bar.record(&self.gpu, commands, target.extent);
+                bar.record(&self.gpu, commands, self.extent);
             }
             device.cmd_end_rendering(commands);
             // A present waits for a semaphore. A copy waits for this barrier.
@@ -261,10 +261,13 @@ impl Draw {
         // Frames share the images, so each frame waits for the previous one. The acquire semaphore's wait is
         // at `COLOR_ATTACHMENT_OUTPUT`, too. `ALL_TRANSFER` is for a picture that was just copied.
         let target_before = (COLOR.0 | vk::PipelineStageFlags2::ALL_TRANSFER, COLOR.1);
-        let depth_after = (DEPTH.0, DEPTH.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ);
+        let tests =
+            vk::PipelineStageFlags2::EARLY_FRAGMENT_TESTS | vk::PipelineStageFlags2::LATE_FRAGMENT_TESTS;
+        let depth_before = (tests, vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_WRITE);
+        let depth_after = (tests, depth_before.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ);
         let mut barriers = vec![
             image_barrier(target.image, aspect, colored, target_before, COLOR),
-            image_barrier(depth.image.raw, vk::ImageAspectFlags::DEPTH, deep, DEPTH, depth_after),
+            image_barrier(depth.image.raw, vk::ImageAspectFlags::DEPTH, deep, depth_before, depth_after),
         ];
         barriers
             .extend(color.iter().map(|color| image_barrier(color.image.raw, aspect, colored, COLOR, COLOR)));
@@ -283,7 +286,7 @@ impl Draw {
         }];
         let depth = vk::RenderingAttachmentInfo::default().image_view(depth.view.raw).image_layout(deep.1);
         let depth = depth.load_op(vk::AttachmentLoadOp::CLEAR).store_op(vk::AttachmentStoreOp::DONT_CARE);
-        let area = vk::Rect2D { offset: vk::Offset2D::default(), extent: target.extent };
+        let area = vk::Rect2D { offset: vk::Offset2D::default(), extent: self.extent };
         let rendering = vk::RenderingInfo::default().render_area(area).layer_count(1);
         let rendering = rendering.color_attachments(&colors).depth_attachment(&depth);
         let (width, height) = (area.extent.width as f32, area.extent.height as f32);
@@ -301,13 +304,6 @@ impl Draw {
 
 const COLOR: Scope =
     (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
-const DEPTH: Scope = (
-    vk::PipelineStageFlags2::from_raw(
-        vk::PipelineStageFlags2::EARLY_FRAGMENT_TESTS.as_raw()
-            | vk::PipelineStageFlags2::LATE_FRAGMENT_TESTS.as_raw(),
-    ),
-    vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_WRITE,
-);
 
 /// Returns two triangles for each cell of a tile, counter-clockwise seen from above.
 ///

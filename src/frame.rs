@@ -167,7 +167,7 @@ impl Frames {
         // SAFETY: recorded above. The picture lives until the commands are done.
         unsafe { flights.submit(commands, &[], &[]) }?;
         flights.wait_for(flights.submitted, field)?;
-        picture.pixels.access(gpu, |pixels| Some(pixels.to_vec()))
+        Ok(Some(picture.pixels.bytes()?.to_vec()))
     }
 
     pub fn wait_all(&self) -> Result<()> {

@@ -1,21 +1,19 @@
 //! The GPU: the choice of a device that can share memory with CUDA, and the device itself.
 
 use std::ffi::CStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use ash::{Device, khr, vk};
+use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use vulkan_cuda::{CudaInfo, Driver, Error, VkInfo, find_twin};
 
-use crate::instance::{DRIVERS, Instance, VERSION, failed};
+use crate::instance::{DRIVERS, Instance, Surface, VERSION, failed};
 use crate::options::{Options, say};
 
 /// The longest wait for the GPU. A frame that takes longer is an error.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-
-/// A function that returns whether a device's queue family can present to the window.
-pub type Presents<'a> = &'a dyn Fn(vk::PhysicalDevice, u32) -> bool;
 
 struct Candidate {
     physical: vk::PhysicalDevice,
@@ -31,14 +29,14 @@ impl Candidate {
     fn new(
         instance: &ash::Instance,
         physical: vk::PhysicalDevice,
-        presents: Option<Presents<'_>>,
+        surface: Option<&Surface>,
         cuda: &Result<Vec<CudaInfo>, String>,
     ) -> Result<Self> {
         // SAFETY: one of this instance's devices.
         let properties = unsafe { instance.get_physical_device_properties(physical) };
         // SAFETY: as above; the instance was made for Vulkan 1.3.
         let info = unsafe { VkInfo::query(instance, physical) }?;
-        let family = Self::family(instance, physical, properties.api_version, presents);
+        let family = Self::family(instance, physical, properties.api_version, surface);
         // ANCHOR: twin
         // A GPU has the same UUID in both APIs. An index or a name does not identify it.
         let cuda = match cuda {
@@ -53,7 +51,7 @@ impl Candidate {
         instance: &ash::Instance,
         physical: vk::PhysicalDevice,
         version: u32,
-        presents: Option<Presents<'_>>,
+        surface: Option<&Surface>,
     ) -> Result<u32, String> {
         if version < VERSION {
             return Err("it has no Vulkan 1.3".into());
@@ -61,7 +59,7 @@ impl Candidate {
         // SAFETY: one of this instance's devices.
         let extensions = unsafe { instance.enumerate_device_extension_properties(physical) };
         let extensions = extensions.map_err(|result| format!("its extensions are unknown: {result}"))?;
-        let wanted = [Some(khr::push_descriptor::NAME), presents.map(|_| khr::swapchain::NAME)];
+        let wanted = [Some(khr::push_descriptor::NAME), surface.map(|_| khr::swapchain::NAME)];
         for name in wanted.into_iter().flatten() {
             if !extensions.iter().any(|found| found.extension_name_as_c_str() == Ok(name)) {
                 return Err(format!("it lacks {}", name.to_string_lossy()));
@@ -72,14 +70,14 @@ impl Candidate {
         let both = vk::QueueFlags::GRAPHICS | vk::QueueFlags::COMPUTE;
         let family = families.iter().position(|family| family.queue_flags.contains(both));
         let family = family.ok_or("it has no queue that draws and computes")? as u32;
-        match presents {
-            Some(presents) if !presents(physical, family) => Err("it cannot present to this window".into()),
-            _ => Ok(family),
+        if surface.is_some_and(|surface| !surface.is_reached_by(physical, family)) {
+            return Err("it cannot present to this window".into());
         }
+        Ok(family)
     }
 }
 
-fn choose(instance: &ash::Instance, options: &Options, presents: Option<Presents<'_>>) -> Result<Candidate> {
+fn choose(instance: &ash::Instance, options: &Options, surface: Option<&Surface>) -> Result<Candidate> {
     let cuda = match options.compute {
         false => Driver::load().and_then(|driver| driver.devices()).map_err(|error| error.to_string()),
         true => Err("--compute was given".into()),
@@ -87,7 +85,7 @@ fn choose(instance: &ash::Instance, options: &Options, presents: Option<Presents
     // SAFETY: a live instance.
     let all =
         unsafe { instance.enumerate_physical_devices() }.map_err(failed("vkEnumeratePhysicalDevices"))?;
-    let all = all.into_iter().map(|physical| Candidate::new(instance, physical, presents, &cuda));
+    let all = all.into_iter().map(|physical| Candidate::new(instance, physical, surface, &cuda));
     let mut all = all.collect::<Result<Vec<_>>>()?;
     let names: Vec<_> =
         all.iter().enumerate().map(|(n, found)| format!("{n}: {}", found.info.name)).collect();
@@ -100,12 +98,10 @@ fn choose(instance: &ash::Instance, options: &Options, presents: Option<Presents
             bail!("there is no device `{wanted}`; there is {}", names.join(", "));
         }
     }
-    for Candidate { info, family, .. } in &all {
-        if let Err(reason) = family {
-            say(format_args!("{} is not used: {reason}", info.name));
-        }
-    }
-    all.retain(|found| found.family.is_ok());
+    all.retain(|Candidate { info, family, .. }| {
+        let unused = |reason: &&String| say(format_args!("{} is not used: {reason}", info.name));
+        family.as_ref().inspect_err(unused).is_ok()
+    });
     // Prefer devices that CUDA has, too, and then hardware to software.
     let best = all.into_iter().min_by_key(|Candidate { cuda, properties, .. }| {
         let kind = match properties.device_type {
@@ -124,6 +120,8 @@ fn choose(instance: &ash::Instance, options: &Options, presents: Option<Presents
 
 /// A Vulkan device with one queue. Every object made from it holds an `Arc` of it.
 pub struct Gpu {
+    // Dropped first: it frees its memory on the device.
+    allocator: Mutex<Allocator>,
     pub device: ash::Device,
     pub swapchain: khr::swapchain::Device,
     pub push_descriptor: khr::push_descriptor::Device,
@@ -131,29 +129,35 @@ pub struct Gpu {
     pub family: u32,
     pub physical: vk::PhysicalDevice,
     pub limits: vk::PhysicalDeviceLimits,
-    pub memory: vk::PhysicalDeviceMemoryProperties,
     pub name: String,
     pub is_software: bool,
     /// The CUDA device that is the same GPU, or why there is none.
     pub cuda: Result<CudaInfo, String>,
+    // Dropped before the instance.
+    _owner: Owner,
     pub instance: Arc<Instance>,
 }
 
+/// Destroys the device when dropped.
+struct Owner(Device);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // SAFETY: every object holds an `Arc` of `Gpu`, so none is left. The allocator was dropped before.
+        unsafe { self.0.destroy_device(None) };
+    }
+}
+
 impl Gpu {
-    /// Chooses a device and opens it. `presents` is `None` without a window.
-    pub fn new(
-        instance: Arc<Instance>,
-        options: &Options,
-        presents: Option<Presents<'_>>,
-    ) -> Result<Arc<Self>> {
-        let Candidate { physical, properties, info, family, cuda } =
-            choose(&instance.raw, options, presents)?;
+    /// Chooses a device and opens it. Without a window, there is no surface.
+    pub fn new(instance: Arc<Instance>, options: &Options, surface: Option<&Surface>) -> Result<Arc<Self>> {
+        let Candidate { physical, properties, info, family, cuda } = choose(&instance.raw, options, surface)?;
         let family = family.map_err(anyhow::Error::msg)?;
         let queues =
             [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0])];
         // ANCHOR: device
         let mut extensions = vec![khr::push_descriptor::NAME.as_ptr()];
-        extensions.extend(presents.map(|_| khr::swapchain::NAME.as_ptr()));
+        extensions.extend(surface.map(|_| khr::swapchain::NAME.as_ptr()));
         if cuda.is_ok() {
             // Vulkan exports memory and semaphores with these extensions. CUDA then imports them.
             extensions.extend(info.extensions().map(CStr::as_ptr));
@@ -170,7 +174,17 @@ impl Gpu {
         // SAFETY: `create` points to locals; Vulkan 1.3 has the features, and the device has the extensions.
         let device = unsafe { instance.raw.create_device(physical, &create, None) }
             .map_err(|result| Error::Vulkan { call: "vkCreateDevice", device: info.name.clone(), result })?;
+        let owner = Owner(device.clone());
+        let allocator = Allocator::new(&AllocatorCreateDesc {
+            instance: instance.raw.clone(),
+            device: device.clone(),
+            physical_device: physical,
+            debug_settings: Default::default(),
+            buffer_device_address: false,
+            allocation_sizes: Default::default(),
+        })?;
         Ok(Arc::new(Self {
+            allocator: Mutex::new(allocator),
             swapchain: khr::swapchain::Device::new(&instance.raw, &device),
             push_descriptor: khr::push_descriptor::Device::new(&instance.raw, &device),
             // SAFETY: the device was made with one queue of this family.
@@ -179,13 +193,17 @@ impl Gpu {
             family,
             physical,
             limits: properties.limits,
-            // SAFETY: a device of this instance.
-            memory: unsafe { instance.raw.get_physical_device_memory_properties(physical) },
             name: info.name,
             is_software: properties.device_type == vk::PhysicalDeviceType::CPU,
             cuda,
+            _owner: owner,
             instance,
         }))
+    }
+
+    /// Locks the allocator of all memory that is not shared with CUDA.
+    pub fn allocator(&self) -> MutexGuard<'_, Allocator> {
+        self.allocator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds the call and the device's name to an error.
@@ -261,11 +279,4 @@ pub fn semaphore(gpu: &Arc<Gpu>, kind: vk::SemaphoreType) -> Result<AutoDestroy<
     // SAFETY: a live device and a plain description.
     let made = unsafe { gpu.device.create_semaphore(&info, None) };
     AutoDestroy::new(gpu, "vkCreateSemaphore", made, Device::destroy_semaphore)
-}
-
-impl Drop for Gpu {
-    fn drop(&mut self) {
-        // SAFETY: every object holds an `Arc` of this, so none is left.
-        unsafe { self.device.destroy_device(None) };
-    }
 }

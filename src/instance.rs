@@ -1,14 +1,15 @@
-//! Vulkan's loader, instance and validation layer.
+//! Vulkan's loader, instance and validation layer, and the window's surface.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, anyhow};
-use ash::ext::debug_utils;
 use ash::vk::{self, DebugUtilsMessageSeverityFlagsEXT as Severity};
+use ash::{ext::debug_utils, khr};
 use vulkan_cuda::Error;
-use winit::raw_window_handle::RawDisplayHandle;
+use winit::raw_window_handle::{HasDisplayHandle, HasWindowHandle, RawDisplayHandle};
+use winit::window::Window;
 
 use crate::options::say;
 
@@ -33,13 +34,11 @@ impl Instance {
         let entry = unsafe { ash::Entry::load() }.with_context(|| {
             format!("no Vulkan loader: install it (Debian and Ubuntu: libvulkan1), and {DRIVERS}")
         })?;
-        let mut extensions: Vec<*const c_char> = match display {
-            Some(display) => ash_window::enumerate_required_extensions(display)
-                .map_err(failed("choosing the window's extension"))?
-                .to_vec(),
-            None => Vec::new(),
-        };
-        let mut layers = Vec::new();
+        let (mut layers, mut extensions) = (Vec::new(), Vec::new());
+        if let Some(display) = display {
+            let needed = ash_window::enumerate_required_extensions(display);
+            extensions.extend(needed.map_err(failed("choosing the window's extension"))?);
+        }
         if validation {
             layers.push(VALIDATION.as_ptr());
             extensions.push(debug_utils::NAME.as_ptr());
@@ -96,6 +95,39 @@ impl Drop for Instance {
             }
             self.raw.destroy_instance(None);
         }
+    }
+}
+
+pub struct Surface {
+    pub raw: vk::SurfaceKHR,
+    pub ext: khr::surface::Instance,
+    pub instance: Arc<Instance>,
+    pub window: Arc<Window>,
+}
+
+impl Surface {
+    pub fn new(instance: &Arc<Instance>, window: &Arc<Window>) -> Result<Self> {
+        let display = window.display_handle().context("the display has no handle")?.as_raw();
+        let handle = window.window_handle().context("the window has no handle")?.as_raw();
+        // SAFETY: the instance has the display's extension; the surface keeps the window alive.
+        let raw =
+            unsafe { ash_window::create_surface(&instance.entry, &instance.raw, display, handle, None) }
+                .map_err(failed("making the window's surface"))?;
+        let ext = khr::surface::Instance::new(&instance.entry, &instance.raw);
+        Ok(Self { raw, ext, instance: instance.clone(), window: window.clone() })
+    }
+
+    /// Returns whether a queue of this family can present to the surface.
+    pub fn is_reached_by(&self, physical: vk::PhysicalDevice, family: u32) -> bool {
+        // SAFETY: a device of this instance, and one of its families.
+        unsafe { self.ext.get_physical_device_surface_support(physical, family, self.raw) }.unwrap_or(false)
+    }
+}
+
+impl Drop for Surface {
+    fn drop(&mut self) {
+        // SAFETY: its swapchain was destroyed before; the window is still alive.
+        unsafe { self.ext.destroy_surface(self.raw, None) };
     }
 }
 

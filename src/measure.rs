@@ -91,11 +91,8 @@ impl Alone {
     pub fn measure(ways: &mut Ways, view: &View) -> Result<Option<Self>> {
         let frames = &mut ways.frames;
         frames.wait_all()?;
-        let kernel = match &mut frames.field {
-            Some(field) => field.kernel_time()?,
-            None => Some(Duration::ZERO),
-        };
-        let Some(kernel) = kernel else { return Ok(None) };
+        let kernel = frames.field.as_mut().map_or(Ok(Some(Duration::ZERO)), |field| field.kernel_time());
+        let Some(kernel) = kernel? else { return Ok(None) };
         let picture = Picture::new(&frames.gpu, frames.draw.extent, frames.draw.format)?;
         let canvas = std::mem::replace(&mut frames.canvas, Canvas::Picture(picture));
         let hand_off = std::mem::replace(&mut ways.hand_off, HandOff::Skipped);
@@ -145,13 +142,11 @@ impl Bench {
         // The first frames only fill the queues, so do not time them. Draw only whole batches.
         let first = 2 * ways.frames.ring() as u64;
         let last = (first + 1 + count.div_ceil(ROUNDS)).next_multiple_of(ways.batch as u64);
-        let mut times = [(); 3].map(|()| Times::default());
+        let mut times = [HandOff::Gpu, HandOff::Cpu, HandOff::Skipped].map(|way| (way, Times::default()));
         let mut view = *view;
         for _ in 0..ROUNDS {
-            for (hand_off, times) in
-                [HandOff::Gpu, HandOff::Cpu, HandOff::Skipped].into_iter().zip(&mut times)
-            {
-                ways.hand_off = hand_off;
+            for (way, times) in &mut times {
+                ways.hand_off = *way;
                 times.pause();
                 for number in 0..last {
                     ensure!(!must_stop(), "stopped before everything was measured");
@@ -164,7 +159,7 @@ impl Bench {
                 ways.frames.wait_all()?;
             }
         }
-        let [Some(gpu), Some(cpu), Some(again)] = times.map(|times| times.newest(usize::MAX)) else {
+        let [Some(gpu), Some(cpu), Some(again)] = times.map(|(_, times)| times.newest(usize::MAX)) else {
             bail!("too few frames to measure");
         };
         let Ways { frames, batch, .. } = ways;

@@ -1,78 +1,74 @@
-//! Buffers, images and parts of pipelines for `draw`, `compute` and `picture`. CUDA shares none of them.
+//! Buffers, images and parts of pipelines for `draw`, `picture` and `ways`. CUDA shares none of them.
 
 use std::ffi::CStr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use ash::{Device, vk};
+use gpu_allocator::MemoryLocation;
+use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
 
 use crate::gpu::{AutoDestroy, Gpu};
 use crate::options::say;
 
-/// Properties of the memory that a resource gets, the best first. Every device has the last.
-pub type MemoryKind = [vk::MemoryPropertyFlags; 2];
-const fn both(a: vk::MemoryPropertyFlags, b: vk::MemoryPropertyFlags) -> vk::MemoryPropertyFlags {
-    vk::MemoryPropertyFlags::from_raw(a.as_raw() | b.as_raw())
+/// Memory for one buffer or image, which is freed when dropped.
+struct Memory {
+    allocation: Allocation,
+    gpu: Arc<Gpu>,
 }
-const HOST: vk::MemoryPropertyFlags =
-    both(vk::MemoryPropertyFlags::HOST_VISIBLE, vk::MemoryPropertyFlags::HOST_COHERENT);
-pub const ON_GPU: MemoryKind = [vk::MemoryPropertyFlags::DEVICE_LOCAL, vk::MemoryPropertyFlags::empty()];
-/// The CPU writes it, and the GPU reads it in each frame.
-pub const UPLOADED: MemoryKind = [both(HOST, vk::MemoryPropertyFlags::DEVICE_LOCAL), HOST];
-/// The GPU writes it, and the CPU reads it.
-pub const READ_BACK: MemoryKind = [both(HOST, vk::MemoryPropertyFlags::HOST_CACHED), HOST];
 
-/// Allocates memory of its own for a resource.
-fn allocate(
-    gpu: &Arc<Gpu>,
-    requirements: vk::MemoryRequirements,
-    kind: MemoryKind,
-    mut resource: vk::MemoryDedicatedAllocateInfo<'_>,
-) -> Result<AutoDestroy<vk::DeviceMemory>> {
-    let possible = |&(index, found): &(u32, &vk::MemoryType), wanted| {
-        requirements.memory_type_bits >> index & 1 == 1 && found.property_flags.contains(wanted)
-    };
-    let find = |wanted| (0..).zip(gpu.memory.memory_types_as_slice()).find(|found| possible(found, wanted));
-    let (index, _) = kind.into_iter().find_map(find).context("the GPU lacks a kind of memory")?;
-    let info = vk::MemoryAllocateInfo::default().allocation_size(requirements.size);
-    let info = info.memory_type_index(index).push_next(&mut resource);
-    // SAFETY: the description points to locals.
-    let made = unsafe { gpu.device.allocate_memory(&info, None) };
-    AutoDestroy::new(gpu, "vkAllocateMemory", made, Device::free_memory)
+impl Memory {
+    fn new(gpu: &Arc<Gpu>, desc: &AllocationCreateDesc<'_>) -> Result<Self> {
+        let AllocationCreateDesc { name, requirements, .. } = desc;
+        let allocation = gpu.allocator().allocate(desc);
+        let allocation = allocation
+            .with_context(|| format!("no memory for {name}, {} bytes, on {}", requirements.size, gpu.name))?;
+        Ok(Self { allocation, gpu: gpu.clone() })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // This fails only for memory from another allocator.
+        let _ = self.gpu.allocator().free(std::mem::take(&mut self.allocation));
+    }
 }
 
 pub struct Buffer {
     pub buffer: AutoDestroy<vk::Buffer>,
     // Dropped after the buffer.
-    memory: AutoDestroy<vk::DeviceMemory>,
+    memory: Memory,
     size: u64,
 }
 
 impl Buffer {
-    pub fn new(gpu: &Arc<Gpu>, size: u64, usage: vk::BufferUsageFlags, kind: MemoryKind) -> Result<Self> {
+    pub fn new(
+        gpu: &Arc<Gpu>,
+        name: &'static str,
+        size: u64,
+        usage: vk::BufferUsageFlags,
+        location: MemoryLocation,
+    ) -> Result<Self> {
         let info = vk::BufferCreateInfo::default().size(size).usage(usage);
         // SAFETY: a live device and a plain description.
         let made = unsafe { gpu.device.create_buffer(&info, None) };
         let buffer = AutoDestroy::new(gpu, "vkCreateBuffer", made, Device::destroy_buffer)?;
         // SAFETY: made above.
         let requirements = unsafe { gpu.device.get_buffer_memory_requirements(buffer.raw) };
-        let dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(buffer.raw);
-        let memory = allocate(gpu, requirements, kind, dedicated)?;
+        let allocation_scheme = AllocationScheme::DedicatedBuffer(buffer.raw);
+        let desc = AllocationCreateDesc { name, requirements, location, linear: true, allocation_scheme };
+        let memory = Memory::new(gpu, &desc)?;
+        let (block, offset) = (&memory.allocation, memory.allocation.offset());
         // SAFETY: memory for this buffer's requirements, bound once.
-        gpu.check("vkBindBufferMemory", unsafe { gpu.device.bind_buffer_memory(buffer.raw, memory.raw, 0) })?;
+        let bound = unsafe { gpu.device.bind_buffer_memory(buffer.raw, block.memory(), offset) };
+        gpu.check("vkBindBufferMemory", bound)?;
         Ok(Self { buffer, memory, size })
     }
 
-    /// Calls `access` with the contents. The GPU must not use them, and the memory must be the CPU's too.
-    pub fn access<R>(&mut self, gpu: &Gpu, access: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
-        // SAFETY: memory of this device, which is mapped only in this function.
-        let mapped = unsafe { gpu.device.map_memory(self.memory.raw, 0, self.size, <_>::default()) };
-        let mapped = gpu.check("vkMapMemory", mapped)?.cast();
-        // SAFETY: as many bytes are mapped, and `self` is borrowed.
-        let done = access(unsafe { std::slice::from_raw_parts_mut(mapped, self.size as usize) });
-        // SAFETY: mapped above.
-        unsafe { gpu.device.unmap_memory(self.memory.raw) };
-        Ok(done)
+    /// Returns the contents. Fails if the memory is not mapped.
+    pub fn bytes(&mut self) -> Result<&mut [u8]> {
+        let bytes = self.memory.allocation.mapped_slice_mut();
+        bytes.and_then(|bytes| bytes.get_mut(..self.size as usize)).context("the CPU cannot read this memory")
     }
 }
 
@@ -80,7 +76,7 @@ pub struct Image {
     pub view: AutoDestroy<vk::ImageView>,
     pub image: AutoDestroy<vk::Image>,
     // Dropped after the image.
-    _memory: AutoDestroy<vk::DeviceMemory>,
+    _memory: Memory,
     pub extent: vk::Extent2D,
     pub format: vk::Format,
 }
@@ -88,6 +84,7 @@ pub struct Image {
 impl Image {
     pub fn new(
         gpu: &Arc<Gpu>,
+        name: &'static str,
         extent: vk::Extent2D,
         format: vk::Format,
         samples: vk::SampleCountFlags,
@@ -100,10 +97,14 @@ impl Image {
         let image = AutoDestroy::new(gpu, "vkCreateImage", made, Device::destroy_image)?;
         // SAFETY: made above.
         let requirements = unsafe { gpu.device.get_image_memory_requirements(image.raw) };
-        let dedicated = vk::MemoryDedicatedAllocateInfo::default().image(image.raw);
-        let memory = allocate(gpu, requirements, ON_GPU, dedicated)?;
+        let (location, allocation_scheme) =
+            (MemoryLocation::GpuOnly, AllocationScheme::DedicatedImage(image.raw));
+        let desc = AllocationCreateDesc { name, requirements, location, linear: false, allocation_scheme };
+        let memory = Memory::new(gpu, &desc)?;
+        let (block, offset) = (&memory.allocation, memory.allocation.offset());
         // SAFETY: memory for this image's requirements, bound once.
-        gpu.check("vkBindImageMemory", unsafe { gpu.device.bind_image_memory(image.raw, memory.raw, 0) })?;
+        let bound = unsafe { gpu.device.bind_image_memory(image.raw, block.memory(), offset) };
+        gpu.check("vkBindImageMemory", bound)?;
         let aspect = match usage.contains(vk::ImageUsageFlags::DEPTH_STENCIL_ATTACHMENT) {
             true => vk::ImageAspectFlags::DEPTH,
             false => vk::ImageAspectFlags::COLOR,

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use ash::vk;
+use gpu_allocator::MemoryLocation;
 
 use crate::gpu::Gpu;
-use crate::objects::{Buffer, Image, READ_BACK, memory_barrier};
+use crate::objects::{Buffer, Image, memory_barrier};
 
 /// The format of a PNG file's pixels. The GPU converts the shaders' linear light to sRGB.
 pub const FORMAT: vk::Format = vk::Format::R8G8B8A8_SRGB;
@@ -23,9 +24,10 @@ pub struct Picture {
 impl Picture {
     pub fn new(gpu: &Arc<Gpu>, extent: vk::Extent2D, format: vk::Format) -> Result<Self> {
         let usage = vk::ImageUsageFlags::COLOR_ATTACHMENT | vk::ImageUsageFlags::TRANSFER_SRC;
-        let image = Image::new(gpu, extent, format, vk::SampleCountFlags::TYPE_1, usage)?;
+        let image = Image::new(gpu, "the picture", extent, format, vk::SampleCountFlags::TYPE_1, usage)?;
         let size = 4 * u64::from(extent.width) * u64::from(extent.height);
-        Ok(Self { image, pixels: Buffer::new(gpu, size, vk::BufferUsageFlags::TRANSFER_DST, READ_BACK)? })
+        let (usage, location) = (vk::BufferUsageFlags::TRANSFER_DST, MemoryLocation::GpuToCpu);
+        Ok(Self { image, pixels: Buffer::new(gpu, "the pixels", size, usage, location)? })
     }
 
     /// # Safety

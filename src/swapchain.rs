@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use ash::{khr, vk};
-use winit::raw_window_handle::{HasDisplayHandle, HasWindowHandle};
-use winit::window::Window;
+use ash::vk;
 
 use crate::draw::Target;
 use crate::gpu::{AutoDestroy, Gpu, at, semaphore};
-use crate::instance::{Instance, failed};
+use crate::instance::Surface;
 use crate::objects::view;
 use crate::options::say;
 use crate::picture::Picture;
@@ -18,39 +16,6 @@ use crate::picture::Picture;
 const LIMIT_NS: u64 = 100_000_000;
 /// How often the surface may be lost between two presents. If the window is gone, every new surface is lost.
 const MOST_LOSSES: u32 = 4;
-
-pub struct Surface {
-    raw: vk::SurfaceKHR,
-    ext: khr::surface::Instance,
-    instance: Arc<Instance>,
-    pub window: Arc<Window>,
-}
-
-impl Surface {
-    pub fn new(instance: &Arc<Instance>, window: &Arc<Window>) -> Result<Self> {
-        let display = window.display_handle().context("the display has no handle")?.as_raw();
-        let handle = window.window_handle().context("the window has no handle")?.as_raw();
-        // SAFETY: the instance has the display's extension; the surface keeps the window alive.
-        let raw =
-            unsafe { ash_window::create_surface(&instance.entry, &instance.raw, display, handle, None) }
-                .map_err(failed("making the window's surface"))?;
-        let ext = khr::surface::Instance::new(&instance.entry, &instance.raw);
-        Ok(Self { raw, ext, instance: instance.clone(), window: window.clone() })
-    }
-
-    /// Returns whether a queue of this family can present to the surface.
-    pub fn is_reached_by(&self, physical: vk::PhysicalDevice, family: u32) -> bool {
-        // SAFETY: a device of this instance, and one of its families.
-        unsafe { self.ext.get_physical_device_surface_support(physical, family, self.raw) }.unwrap_or(false)
-    }
-}
-
-impl Drop for Surface {
-    fn drop(&mut self) {
-        // SAFETY: its swapchain was destroyed before; the window is still alive.
-        unsafe { self.ext.destroy_surface(self.raw, None) };
-    }
-}
 
 pub enum Canvas {
     Window(Swapchain),
@@ -70,7 +35,7 @@ pub struct Drawable {
 impl From<&Picture> for Drawable {
     fn from(Picture { image, .. }: &Picture) -> Self {
         let layout = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
-        let target = Target { image: image.image.raw, view: image.view.raw, extent: image.extent, layout };
+        let target = Target { image: image.image.raw, view: image.view.raw, layout };
         Self { target, index: 0, available: None, rendered: None }
     }
 }
@@ -141,7 +106,7 @@ impl Swapchain {
         let Shown { image, view, rendered } = &self.images[index as usize];
         let layout = vk::ImageLayout::PRESENT_SRC_KHR;
         Ok(Some(Drawable {
-            target: Target { image: *image, view: view.raw, extent: self.extent, layout },
+            target: Target { image: *image, view: view.raw, layout },
             index,
             available: Some(at(available, 0).stage_mask(vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT)),
             rendered: Some(at(rendered.raw, 0)),

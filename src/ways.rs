@@ -9,13 +9,14 @@ use std::sync::Arc;
 use anyhow::{Result, bail, ensure};
 use ash::{Device, vk};
 use bytemuck::{Pod, Zeroable};
+use gpu_allocator::MemoryLocation;
 use vulkan_cuda::{Error, SharedBuffer, VulkanTurn};
 
 use crate::draw::View;
 use crate::field::Field;
 use crate::frame::{Flights, Frames};
 use crate::gpu::{AutoDestroy, Gpu, PATIENCE};
-use crate::objects::{Buffer, Layout, ON_GPU, memory_barrier, shader, spirv};
+use crate::objects::{Buffer, Layout, memory_barrier, shader, spirv};
 use crate::options::{Options, say};
 use crate::swapchain::Canvas;
 
@@ -193,7 +194,7 @@ impl Compute {
     fn new(gpu: &Arc<Gpu>, grid: [u32; 2]) -> Result<Self> {
         let size = 16 * u64::from(grid[0]) * u64::from(grid[1]);
         let usage = vk::BufferUsageFlags::STORAGE_BUFFER;
-        let vertices = Buffer::new(gpu, size, usage, ON_GPU)?;
+        let vertices = Buffer::new(gpu, "the vertices", size, usage, MemoryLocation::GpuOnly)?;
         let layout = Layout::new(gpu, vk::ShaderStageFlags::COMPUTE, size_of::<Constants>())?;
         let module = shader(gpu, spirv!("wave.wave"))?;
         let stage = vk::PipelineShaderStageCreateInfo::default().stage(vk::ShaderStageFlags::COMPUTE);

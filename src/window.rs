@@ -1,10 +1,6 @@
 //! Opens the window, draws in it, and handles its events.
 
-#[cfg(target_os = "linux")]
-use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind, set_hook, take_hook};
-#[cfg(target_os = "linux")]
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -20,10 +16,10 @@ use winit::window::{Window, WindowId};
 
 use crate::draw::{Bar, Camera, View};
 use crate::gpu::Gpu;
-use crate::instance::Instance;
+use crate::instance::{Instance, Surface};
 use crate::measure::{Alone, Summary, Times};
 use crate::options::{KEYS, Options, must_stop, say};
-use crate::swapchain::{Canvas, Surface, Swapchain};
+use crate::swapchain::{Canvas, Swapchain};
 use crate::ways::{HandOff, Ways};
 
 /// The interval of checks for an image and for Ctrl-C while nothing is drawn.
@@ -60,8 +56,8 @@ pub fn connect() -> Result<EventLoop<()>> {
 #[cfg(target_os = "linux")]
 fn has_wayland() -> bool {
     let variable = |name| std::env::var_os(name).unwrap_or_default();
-    let socket = PathBuf::from(variable("XDG_RUNTIME_DIR")).join(variable("WAYLAND_DISPLAY"));
-    !variable("WAYLAND_SOCKET").is_empty() || UnixStream::connect(socket).is_ok()
+    let socket = std::path::PathBuf::from(variable("XDG_RUNTIME_DIR")).join(variable("WAYLAND_DISPLAY"));
+    !variable("WAYLAND_SOCKET").is_empty() || std::os::unix::net::UnixStream::connect(socket).is_ok()
 }
 
 /// Returns Debian's package of the first shared library that `text` names: its name in lower case, and its version.
@@ -206,8 +202,7 @@ impl State {
             .with_inner_size(PhysicalSize::new(width, height));
         let window = Arc::new(event_loop.create_window(attributes).context("the window cannot be opened")?);
         let surface = Surface::new(&instance, &window)?;
-        let presents = |physical, family| surface.is_reached_by(physical, family);
-        let gpu = Gpu::new(instance, options, Some(&presents))?;
+        let gpu = Gpu::new(instance, options, Some(&surface))?;
         let swapchain = Swapchain::new(&gpu, surface, options.present)?;
         let ways = Ways::new(&gpu, Canvas::Window(swapchain), options)?;
         say(KEYS);
