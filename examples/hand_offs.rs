@@ -97,17 +97,21 @@ fn binary_semaphores(run: &mut Run<'_>) -> Result<()> {
             unsafe { run.binary_free.cuda_wait(&run.stream) }?; // Vulkan has read frame n-1.
         }
         run.cuda_writes(run.slots[0].cuda(), n)?;
-        // A signal needs its wait. So without a wait, its signal is left out too.
-        let (mut wait, mut signal) = (None, None);
+        if !run.has(Wait::Free) && n > 0 {
+            // A signal needs its wait. So one that is left out comes after the work, where nothing waits for it in vain.
+            // SAFETY: as above.
+            unsafe { run.binary_free.cuda_wait(&run.stream) }?;
+        }
+        // SAFETY: as above. Vulkan has waited for the signal before.
+        unsafe { run.binary_ready.cuda_signal_after_kernels(&run.stream) }?;
+        let wait = Some(run.binary_ready.vulkan_wait()?); // CUDA has written frame n.
+        let signal = Some(run.binary_free.vulkan_signal()?);
         if run.has(Wait::Ready) {
-            // SAFETY: as above. Vulkan has waited for the signal before.
-            unsafe { run.binary_ready.cuda_signal_after_kernels(&run.stream) }?;
-            wait = Some(run.binary_ready.vulkan_wait()?); // CUDA has written frame n.
+            run.vulkan_reads(0, n, Owner::External, wait, signal)?;
+        } else {
+            run.vulkan_reads(0, n, Owner::External, None, None)?;
+            run.submit(None, wait, signal.as_slice())?;
         }
-        if run.has(Wait::Free) {
-            signal = Some(run.binary_free.vulkan_signal()?);
-        }
-        run.vulkan_reads(0, n, Owner::External, wait, signal)?;
         run.binary_ready.submitted();
         run.binary_free.submitted();
     }
@@ -292,7 +296,7 @@ impl<'a> Run<'a> {
         // The GPU must be done with the frame that last used this command buffer.
         self.wait_for_vulkan((n + 1).saturating_sub(FLIGHTS))?;
         let looks = self.looks();
-        let Self { gpu: Gpu { device, queue, family, .. }, reader, words, .. } = self;
+        let Self { gpu: Gpu { device, family, .. }, reader, words, .. } = self;
         let (commands, buffer) = (reader.commands[(n % FLIGHTS) as usize], self.slots[slot].vulkan());
         let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
         let access = Access::SHADER_STORAGE_READ;
@@ -314,12 +318,21 @@ impl<'a> Run<'a> {
         }
         let done = vk::SemaphoreSubmitInfo::default().semaphore(reader.done).value(n + 1);
         let signals: Vec<_> = signal.into_iter().chain([done.stage_mask(Stage::ALL_COMMANDS)]).collect();
-        let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
-        let batch =
-            vk::SubmitInfo2::default().command_buffer_infos(&commands).signal_semaphore_infos(&signals);
-        let batch = [batch.wait_semaphore_infos(wait.as_slice())];
-        // SAFETY: recorded above. Only this thread uses the queue.
-        Ok(unsafe { device.queue_submit2(*queue, &batch, vk::Fence::null()) }?)
+        self.submit(Some(commands), wait, &signals)
+    }
+
+    fn submit(
+        &self,
+        commands: Option<vk::CommandBuffer>,
+        wait: Option<Semaphore>,
+        signals: &[Semaphore],
+    ) -> Result<()> {
+        let commands =
+            commands.map(|commands| vk::CommandBufferSubmitInfo::default().command_buffer(commands));
+        let batch = vk::SubmitInfo2::default().command_buffer_infos(commands.as_slice());
+        let batch = [batch.wait_semaphore_infos(wait.as_slice()).signal_semaphore_infos(signals)];
+        // SAFETY: the commands are recorded, and only this thread uses the queue.
+        Ok(unsafe { self.gpu.device.queue_submit2(self.gpu.queue, &batch, vk::Fence::null()) }?)
     }
 
     /// Blocks the CPU until CUDA has done all that was enqueued.
@@ -378,7 +391,7 @@ impl Drop for PageLocked {
 /// Runs a way, and prints its row. Returns whether it has as many wrong frames as it should.
 fn measure(gpu: &Gpu, way: usize, words: usize, frames: u64, without: Option<Wait>) -> Result<bool> {
     let (name, hand_over) = WAYS[way];
-    let once = |frames| {
+    let once = |frames| -> Result<_> {
         let mut run = Run::new(gpu, words, frames, without)?;
         let began = Instant::now();
         let done = hand_over(&mut run).and_then(|()| run.wait_for_vulkan(frames));
@@ -386,6 +399,12 @@ fn measure(gpu: &Gpu, way: usize, words: usize, frames: u64, without: Option<Wai
             Ok(()) => Ok((began.elapsed(), run.waited, run.wrong_frames())),
             Err(error) => {
                 std::mem::forget(run); // The GPU may still use it.
+                std::thread::spawn(|| {
+                    // The end of a process waits for CUDA's work, which may never be done.
+                    std::thread::sleep(Duration::from_secs(5));
+                    // SAFETY: what else the process had to do is done.
+                    unsafe { libc::_exit(1) }
+                });
                 Err(error)
             }
         }
