@@ -5,8 +5,8 @@
 # Runs the program and the tests that need CUDA and Vulkan on one GPU, and writes logs and pictures to OUT (default
 # target/gpu-check). Checks that may stop all drawing on the GPU, for every process, come last (docs/reliability.md).
 # Builds with cargo. Without cargo, set WAVEFIELD_BIN to the program and TEST_DIR to a folder with the test binaries
-# (test-run, test-rounds, …) that `cargo test --no-run` made on another machine, and with first_frame and
-# first_frame_cpp.
+# (test-run, test-rounds, …) that `cargo test --no-run` made on another machine, and with first_frame,
+# first_frame_cpp and hand_offs.
 set -uo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -168,6 +168,12 @@ fi
 for stage in 1 2 3 4 5; do
   check "first-frame-$stage" "${rust[@]}" --stage "$stage" --output "$out/first_frame.png"
   check "first-frame-cpp-$stage" "${cpp[@]}" --stage "$stage" --output "$out/first_frame_cpp.png"
+done
+# Six ways to hand over. Without a wait, the program fails unless it finds wrong frames.
+if [ -n "${TEST_DIR:-}" ]; then hand_offs=("$TEST_DIR/hand_offs"); else hand_offs=(cargo run --quiet --release --example hand_offs --); fi
+check hand-offs "${hand_offs[@]}"
+for way in 1 2 3 4 5 6; do
+  for wait in ready free; do check "hand-offs-$way-$wait" "${hand_offs[@]}" "$way" --without "$wait"; done
 done
 suites vulkan-cuda library:{examples,cuda_memory,shared_ring,ring_to_cuda}
 suites wavefield-gpu gpu:{sound,handles}

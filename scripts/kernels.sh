@@ -143,7 +143,7 @@ check_assemble() {
         assemble "$(ptx_of "$file")" "${archs[@]}"
     done
     for file in $folder/clock.ptx $folder/test/{flat,colour,level,bounded,trap,illegal,spin,answer,late}.ptx \
-        crates/vulkan-cuda/examples/fill/fill.ptx examples/first_frame.ptx; do
+        crates/vulkan-cuda/examples/fill/fill.ptx examples/{first_frame,hand_offs}.ptx; do
         assemble "$file" "${test_archs[@]}"
     done
 

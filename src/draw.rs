@@ -10,13 +10,13 @@ use glam::{Mat4, Vec3, Vec4};
 use gpu_allocator::MemoryLocation;
 
 use crate::gpu::{AutoDestroy, Gpu};
-use crate::objects::{Buffer, Image, Layout, Scope, graphics_pipeline, image_barrier, possible_samples};
+use crate::objects::{Buffer, Image, Layout, Scope};
+use crate::objects::{graphics_pipeline, image_barrier, possible_samples, spirv};
 
 #[derive(Clone, Copy)]
 pub struct Target {
     pub image: vk::Image,
     pub view: vk::ImageView,
-    pub extent: vk::Extent2D,
     /// The image's layout after the draw.
     pub layout: vk::ImageLayout,
 }
@@ -56,11 +56,9 @@ impl Bar {
                 let extent = vk::Extent2D { width: right - left, height };
                 let rect = vk::Rect2D { offset, extent };
                 let rects = [vk::ClearRect { rect, base_array_layer: 0, layer_count: 1 }];
-                let clear = [vk::ClearAttachment {
-                    aspect_mask: vk::ImageAspectFlags::COLOR,
-                    color_attachment: 0,
-                    clear_value: vk::ClearValue { color: vk::ClearColorValue { float32 } },
-                }];
+                let clear_value = vk::ClearValue { color: vk::ClearColorValue { float32 } };
+                let aspect_mask = vk::ImageAspectFlags::COLOR;
+                let clear = [vk::ClearAttachment { aspect_mask, color_attachment: 0, clear_value }];
                 // SAFETY: the caller's promise; the rectangle lies within the attachment.
                 unsafe { gpu.device.cmd_clear_attachments(commands, &clear, &rects) };
                 left = right;
@@ -166,20 +164,17 @@ impl Draw {
         let small = vk::Format::X8_D24_UNORM_PACK32;
         // SAFETY: a live physical device of this instance.
         let found = unsafe { gpu.instance.raw.get_physical_device_format_properties(gpu.physical, small) };
-        let is_drawable =
-            found.optimal_tiling_features.contains(vk::FormatFeatureFlags::DEPTH_STENCIL_ATTACHMENT);
-        let depth_format = if is_drawable { small } else { vk::Format::D32_SFLOAT };
+        let (found, wanted) =
+            (found.optimal_tiling_features, vk::FormatFeatureFlags::DEPTH_STENCIL_ATTACHMENT);
+        let depth_format = if found.contains(wanted) { small } else { vk::Format::D32_SFLOAT };
         let samples = possible_samples(gpu, samples);
         // Depth is reversed, so the comparisons below show the greater depth, which is nearer.
         let formats = (format, depth_format, samples);
-        let vertex = include_bytes!(concat!(env!("OUT_DIR"), "/surface.vertex_main.spv"));
-        let fragment = include_bytes!(concat!(env!("OUT_DIR"), "/surface.fragment_main.spv"));
-        let shows = vk::CompareOp::GREATER;
-        let surface = graphics_pipeline(gpu, vertex, fragment, layout.pipeline.raw, formats, shows)?;
-        let vertex = include_bytes!(concat!(env!("OUT_DIR"), "/background.vertex_main.spv"));
-        let fragment = include_bytes!(concat!(env!("OUT_DIR"), "/background.fragment_main.spv"));
-        let shows = vk::CompareOp::GREATER_OR_EQUAL;
-        let background = graphics_pipeline(gpu, vertex, fragment, layout.pipeline.raw, formats, shows)?;
+        let pipeline = |shaders, shows| graphics_pipeline(gpu, shaders, layout.pipeline.raw, formats, shows);
+        let shaders = [spirv!("surface.vertex_main"), spirv!("surface.fragment_main")];
+        let surface = pipeline(shaders, vk::CompareOp::GREATER)?;
+        let shaders = [spirv!("background.vertex_main"), spirv!("background.fragment_main")];
+        let background = pipeline(shaders, vk::CompareOp::GREATER_OR_EQUAL)?;
         Ok(Self {
             surface,
             background,
@@ -217,7 +212,7 @@ impl Draw {
 
     /// # Safety
     /// `commands` must be recording, outside a render pass. `vertices` must have the grid's vertices, visible
-    /// to the shaders. [`Draw::fit`] must have been called for the target's size.
+    /// to the shaders. The target must have the size that [`Draw::fit`] got.
     pub unsafe fn record(
         &self,
         commands: vk::CommandBuffer,
@@ -226,19 +221,14 @@ impl Draw {
         view: &View,
     ) {
         let camera = &view.camera;
-        let Some(Attachments { color, depth }) = &self.attachments else { return };
+        let Some(attachments) = &self.attachments else { return };
         let [cols, rows] = self.grid.map(|side| (side - 1).div_ceil(TILE));
-        let constants = Constants {
-            view_projection: camera.view_projection(target.extent),
-            eye: camera.eye().extend(1.0),
-            grid: self.grid,
-            tiles: cols,
-            unused: 0,
-        };
+        let (view_projection, eye) = (camera.view_projection(self.extent), camera.eye().extend(1.0));
+        let constants = Constants { view_projection, eye, grid: self.grid, tiles: cols, unused: 0 };
         let device = &self.gpu.device;
         // SAFETY: the caller's promise; everything named is alive and belongs to this device.
         unsafe {
-            self.begin(commands, target, color.as_ref(), depth);
+            self.begin(commands, target, attachments);
             let graphics = vk::PipelineBindPoint::GRAPHICS;
             self.layout.bind(commands, graphics, vertices, bytemuck::bytes_of(&constants));
             device.cmd_bind_pipeline(commands, graphics, self.surface.raw);
@@ -247,7 +237,7 @@ impl Draw {
             device.cmd_bind_pipeline(commands, graphics, self.background.raw);
             device.cmd_draw(commands, 3, 1, 0, 0);
             if let Some(bar) = &view.bar {
-                bar.record(&self.gpu, commands, target.extent);
+                bar.record(&self.gpu, commands, self.extent);
             }
             device.cmd_end_rendering(commands);
             // A present waits for a semaphore. A copy waits for this barrier.
@@ -263,51 +253,42 @@ impl Draw {
     ///
     /// # Safety
     /// Same as [`Draw::record`].
-    unsafe fn begin(
-        &self,
-        commands: vk::CommandBuffer,
-        target: &Target,
-        color: Option<&Image>,
-        depth: &Image,
-    ) {
+    unsafe fn begin(&self, commands: vk::CommandBuffer, target: &Target, attachments: &Attachments) {
+        let Attachments { color, depth } = attachments;
         let colored = (vk::ImageLayout::UNDEFINED, vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL);
         let deep = (vk::ImageLayout::UNDEFINED, vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL);
         let aspect = vk::ImageAspectFlags::COLOR;
         // Frames share the images, so each frame waits for the previous one. The acquire semaphore's wait is
         // at `COLOR_ATTACHMENT_OUTPUT`, too. `ALL_TRANSFER` is for a picture that was just copied.
         let target_before = (COLOR.0 | vk::PipelineStageFlags2::ALL_TRANSFER, COLOR.1);
-        let depth_after = (DEPTH.0, DEPTH.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ);
+        let tests =
+            vk::PipelineStageFlags2::EARLY_FRAGMENT_TESTS | vk::PipelineStageFlags2::LATE_FRAGMENT_TESTS;
+        let depth_before = (tests, vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_WRITE);
+        let depth_after = (tests, depth_before.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ);
         let mut barriers = vec![
             image_barrier(target.image, aspect, colored, target_before, COLOR),
-            image_barrier(depth.image.raw, vk::ImageAspectFlags::DEPTH, deep, DEPTH, depth_after),
+            image_barrier(depth.image.raw, vk::ImageAspectFlags::DEPTH, deep, depth_before, depth_after),
         ];
-        barriers.extend(color.map(|color| image_barrier(color.image.raw, aspect, colored, COLOR, COLOR)));
+        barriers
+            .extend(color.iter().map(|color| image_barrier(color.image.raw, aspect, colored, COLOR, COLOR)));
         let barriers = vk::DependencyInfo::default().image_memory_barriers(&barriers);
 
         // Every pixel is drawn, so the old colours do not matter.
-        let drawn = vk::RenderingAttachmentInfo::default()
-            .image_layout(colored.1)
-            .load_op(vk::AttachmentLoadOp::DONT_CARE);
+        let drawn = vk::RenderingAttachmentInfo::default().image_layout(colored.1);
+        let drawn = drawn.load_op(vk::AttachmentLoadOp::DONT_CARE);
         let colors = [match color {
-            Some(samples) => drawn
-                .image_view(samples.view.raw)
-                .store_op(vk::AttachmentStoreOp::DONT_CARE)
-                .resolve_mode(vk::ResolveModeFlags::AVERAGE)
-                .resolve_image_view(target.view)
-                .resolve_image_layout(colored.1),
+            Some(samples) => {
+                let drawn = drawn.image_view(samples.view.raw).store_op(vk::AttachmentStoreOp::DONT_CARE);
+                let drawn = drawn.resolve_mode(vk::ResolveModeFlags::AVERAGE);
+                drawn.resolve_image_view(target.view).resolve_image_layout(colored.1)
+            }
             None => drawn.image_view(target.view).store_op(vk::AttachmentStoreOp::STORE),
         }];
-        let depth = vk::RenderingAttachmentInfo::default()
-            .image_view(depth.view.raw)
-            .image_layout(deep.1)
-            .load_op(vk::AttachmentLoadOp::CLEAR)
-            .store_op(vk::AttachmentStoreOp::DONT_CARE);
-        let area = vk::Rect2D { offset: vk::Offset2D::default(), extent: target.extent };
-        let rendering = vk::RenderingInfo::default()
-            .render_area(area)
-            .layer_count(1)
-            .color_attachments(&colors)
-            .depth_attachment(&depth);
+        let depth = vk::RenderingAttachmentInfo::default().image_view(depth.view.raw).image_layout(deep.1);
+        let depth = depth.load_op(vk::AttachmentLoadOp::CLEAR).store_op(vk::AttachmentStoreOp::DONT_CARE);
+        let area = vk::Rect2D { offset: vk::Offset2D::default(), extent: self.extent };
+        let rendering = vk::RenderingInfo::default().render_area(area).layer_count(1);
+        let rendering = rendering.color_attachments(&colors).depth_attachment(&depth);
         let (width, height) = (area.extent.width as f32, area.extent.height as f32);
         let viewport = vk::Viewport { width, height, max_depth: 1.0, ..Default::default() };
         let device = &self.gpu.device;
@@ -323,13 +304,6 @@ impl Draw {
 
 const COLOR: Scope =
     (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
-const DEPTH: Scope = (
-    vk::PipelineStageFlags2::from_raw(
-        vk::PipelineStageFlags2::EARLY_FRAGMENT_TESTS.as_raw()
-            | vk::PipelineStageFlags2::LATE_FRAGMENT_TESTS.as_raw(),
-    ),
-    vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_WRITE,
-);
 
 /// Returns two triangles for each cell of a tile, counter-clockwise seen from above.
 ///

@@ -9,7 +9,7 @@ use ash::vk;
 use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
 use vulkan_cuda::shared_ring::QueueUse;
-use vulkan_cuda::{Cuda, CudaInfo, Error, Pair, SharedBuffer, SharedRing, Vk};
+use vulkan_cuda::{Cuda, CudaInfo, CudaTurn, Error, Pair, SharedBuffer, SharedRing, Vk};
 
 use crate::gpu::{Gpu, PATIENCE};
 
@@ -19,21 +19,40 @@ const THREADS: u32 = 256;
 pub struct Field {
     // Dropped first: the ring waits until the stream has finished the kernels.
     pub ring: SharedRing<SharedBuffer>,
-    pub kernel: CudaFunction,
+    pub wave: Wave,
     stream: Arc<CudaStream>,
     pair: Pair,
     reader: QueueUse,
+}
+
+/// The kernel, and how it is launched.
+pub struct Wave {
+    kernel: CudaFunction,
     /// Columns and rows of vertices.
     pub grid: [u32; 2],
     /// One thread for each vertex.
-    pub config: LaunchConfig,
+    config: LaunchConfig,
+    device: String,
 }
 
 /// x, y, z, and the position in the colour map.
-pub type Vertex = [f32; 4];
+type Vertex = [f32; 4];
 
 /// `struct Parameters` of the kernel: amplitude and frequency.
-pub const PARAMETERS: [f32; 2] = [1.0, 1.0];
+const PARAMETERS: [f32; 2] = [1.0, 1.0];
+
+impl Wave {
+    // ANCHOR: launch
+    /// Launches the kernel, which writes the slot of `write`: the field at `time`, in seconds.
+    pub fn launch(&self, write: &CudaTurn<'_, SharedBuffer>, time: f64) -> Result<()> {
+        let (mut vertices, number, [cols, rows]) = (write.view::<Vertex>()?, write.frame(), self.grid);
+        let mut launch = write.stream().launch_builder(&self.kernel);
+        launch.arg(&mut vertices).arg(&cols).arg(&rows).arg(&number).arg(&time).arg(&PARAMETERS);
+        // SAFETY: the arguments match those of `wave` in kernels/wave.cu, which writes only the slot.
+        unsafe { launch.launch(self.config) }.map_err(failed("cuLaunchKernel", &self.device)).map(drop)
+    }
+    // ANCHOR_END: launch
+}
 
 impl Field {
     /// Loads the kernel, and creates a ring with `slots` slots: CUDA may be so many frames ahead of Vulkan.
@@ -71,7 +90,8 @@ impl Field {
         let blocks = (grid[0] * grid[1]).div_ceil(THREADS);
         let config =
             LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (THREADS, 1, 1), shared_mem_bytes: 0 };
-        Ok(Self { ring, kernel, stream, pair, reader, grid, config })
+        let wave = Wave { kernel, grid, config, device: device.name.clone() };
+        Ok(Self { ring, wave, stream, pair, reader })
     }
 
     /// Changes the number of slots. Waits for the GPU.
@@ -79,7 +99,7 @@ impl Field {
         let mut slots = self.ring.into_slots(PATIENCE)?;
         slots.truncate(count);
         while slots.len() < count {
-            slots.push(slot(&self.pair, self.grid)?);
+            slots.push(slot(&self.pair, self.wave.grid)?);
         }
         let ring = SharedRing::new(&self.pair, self.stream.clone(), slots, self.reader)?;
         Ok(Self { ring, ..self })
@@ -102,15 +122,10 @@ impl Field {
     /// Measures the kernel alone. The GPU must be idle. Returns `None` if the next slot is still to be drawn.
     pub fn kernel_time(&mut self) -> Result<Option<Duration>> {
         const LAUNCHES: u32 = 50;
-        let ([cols, rows], name) = (self.grid, self.pair.cuda().info().name.clone());
         let Some(write) = self.ring.write()? else { return Ok(None) };
-        let (mut vertices, number, time) = (write.view::<Vertex>()?, write.frame(), 0.0f64);
-        let mut launch = write.stream().launch_builder(&self.kernel);
-        launch.arg(&mut vertices).arg(&cols).arg(&rows).arg(&number).arg(&time).arg(&PARAMETERS);
         let began = Instant::now();
         for _ in 0..LAUNCHES {
-            // SAFETY: the arguments are those of `wave` in kernels/wave.cu, which fills the slot.
-            unsafe { launch.launch(self.config) }.map_err(failed("cuLaunchKernel", &name))?;
+            self.wave.launch(&write, 0.0)?;
         }
         // Without `finish`, nothing is handed over, and the next write takes the same slot.
         drop(write);
@@ -129,6 +144,6 @@ fn slot(pair: &Pair, [cols, rows]: [u32; 2]) -> Result<SharedBuffer> {
 // ANCHOR_END: slot
 
 /// Returns a function for `map_err` that adds the call and the device to a cudarc error.
-pub fn failed(call: &'static str, device: &str) -> impl Fn(DriverError) -> anyhow::Error {
+fn failed(call: &'static str, device: &str) -> impl Fn(DriverError) -> anyhow::Error {
     move |error| Error::from_cudarc(call, device, error).into()
 }

@@ -1,145 +1,99 @@
 //! One frame, from CUDA's kernel to the screen. Read [`Frames::draw`] from top to bottom.
 //!
+//! Frame n, counted from 0, uses slot n mod K. K is the number of slots. Two timelines order CUDA and Vulkan
+//! on the GPU. A timeline is a counter that begins at 0 and only grows, so frame n signals n + 1 on both:
+//!
 //! ```text
 //! CUDA's stream   wait free >= n+1-K ── kernel writes slot ── signal ready = n+1
 //!                                                                  │
-//! Vulkan's queue                               wait ready >= n+1 ──┘── draw ── signal free = n+1, done = n+1
+//! Vulkan's queue                               wait ready >= n+1 ──┘── draw reads slot ── signal free = n+1
 //! ```
 //!
-//! This is frame n, counted from 0, with K slots. `ready`, `free` and `done` are timeline semaphores. Both
-//! APIs have the ring's `ready` and `free`; only Vulkan has `done`. The CPU enqueues both lines, and waits
-//! only for the `done` of an earlier frame.
+//! With K = 3, frame 5 uses slot 2: CUDA waits for `free` >= 3 and signals `ready` = 6; Vulkan waits for
+//! `ready` >= 6 and signals `free` = 6. The first K frames need not wait for `free`: their slots are new.
+//!
+//! **Why no frame is torn.** Frame n-K used the same slot, and Vulkan signals `free` = n+1-K when it has drawn
+//! that frame. If CUDA did not wait for it, the kernel would overwrite a slot that Vulkan still draws, and the
+//! picture would show parts of frame n too early. CUDA signals `ready` = n+1 when the kernel is done. If Vulkan
+//! did not wait for it, the picture would show frame n-K again, or a part of it. No driver and no validation
+//! layer reports either mistake. PACE does not protect the slot: K + 1 frames may be in flight, so frame n-K
+//! may still be drawn while the CPU enqueues frame n.
+//!
+//! The CPU enqueues both lines and waits for neither.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use ash::{Device, vk};
-use cudarc::driver::PushKernelArg;
-use vulkan_cuda::Error;
 
-use crate::compute::Compute;
 use crate::draw::{Draw, View};
-use crate::field::{Field, PARAMETERS, Vertex, failed};
+use crate::field::Field;
 use crate::gpu::{AutoDestroy, Gpu, PATIENCE, at, semaphore};
-use crate::picture::Picture;
-use crate::swapchain::{Acquired, Swapchain};
+use crate::swapchain::{Canvas, Drawable};
 
 /// How long to wait for the GPU before checking whether CUDA has failed.
 const LOOK: Duration = Duration::from_millis(100);
 
-pub enum Canvas {
-    Window(Swapchain),
-    Picture(Picture),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HandOff {
-    /// On the GPU, CUDA and Vulkan wait for each other. The CPU does not wait for the hand-off.
-    Gpu,
-    /// For comparison, the CPU waits too: for CUDA before it submits, and for Vulkan afterwards.
-    Cpu,
-    /// For comparison, there is no hand-off: Vulkan draws its own vertices, which never change.
-    Skipped,
-}
-
 pub struct Frames {
     // Dropped first: after a panic, this waits for the GPU.
-    flights: Flights,
+    pub flights: Flights,
     /// `None` without CUDA.
     pub field: Option<Field>,
-    pub compute: Compute,
     pub draw: Draw,
     pub canvas: Canvas,
-    pub hand_off: HandOff,
-    /// The number of frames that CUDA writes in a row.
-    pub batch: usize,
     pub gpu: Arc<Gpu>,
 }
 
 impl Frames {
-    /// Draws one frame. Returns `false` if there is no image: the window is minimised, or changes its size.
+    /// Draws frame n. Returns `false` if there is no image: the window is minimised, or changes its size.
     pub fn draw(&mut self, view: &View) -> Result<bool> {
         // ANCHOR: first
-        // PACE. Several frames are in flight, each with its own command buffer. Wait until Vulkan has drawn
-        // the frame that last used this buffer. Otherwise the CPU would enqueue frames without limit.
-        let (commands, acquired) = self.pace()?;
+        // PACE. Each frame in flight has its own command buffer. Wait until the GPU is done with the frame
+        // that used this one before, frame n-1-K. Otherwise the CPU would enqueue frames without limit.
+        let (commands, available) = self.pace()?;
 
         // ACQUIRE an image, before anything is enqueued: without an image there is no frame.
-        let Some(image) = self.acquire(acquired)? else { return Ok(false) };
+        let Some(image) = self.acquire(available)? else { return Ok(false) };
         // ANCHOR_END: first
 
-        let Self { gpu, field, compute, draw, canvas, hand_off, batch, flights } = self;
-        let mut read = None;
-        if let Some(Field { ring, kernel, config, grid, .. }) = field
-            && *hand_off != HandOff::Skipped
-        {
-            // ANCHOR: write
-            // Take a frame of the last batch, if one is still to be drawn. Otherwise, write:
-            read = ring.next_read();
-            if read.is_none() {
-                let ([cols, rows], mut time) = (*grid, view.time);
-                // BEGIN TO WRITE one slot, or a batch to be drawn frame by frame. CUDA's stream waits, on the
-                // GPU, until Vulkan has read the slot's old contents (`free`). The CPU continues at once.
-                let is_written = ring.write_batch(*batch, |write| {
-                    // LAUNCH the kernel. The slot belongs to CUDA as long as `write` lives.
-                    let (mut vertices, number) = (write.view::<Vertex>()?, write.frame());
-                    let mut launch = write.stream().launch_builder(kernel);
-                    launch.arg(&mut vertices).arg(&cols).arg(&rows);
-                    launch.arg(&number).arg(&time).arg(&PARAMETERS);
-                    // SAFETY: the arguments match those of `wave` in kernels/wave.cu, which writes only the slot.
-                    unsafe { launch.launch(*config) }.map_err(failed("cuLaunchKernel", &gpu.name))?;
-                    time += view.step;
-                    // HAND OVER the slot: CUDA's stream signals `ready` after the kernel (`finish` also
-                    // covers copies and memsets). This returns Vulkan's right to read the slot, once.
-                    anyhow::Ok(write.finish_after_kernels()?)
-                })?;
-                ensure!(is_written, "Vulkan still has the slots of this frame");
-                read = ring.next_read();
-            }
-            // ANCHOR_END: write
-        }
-        if let (HandOff::Cpu, Some(field)) = (&hand_off, &field) {
-            field.wait_for_cuda()?;
-        }
+        let Self { gpu, field, draw, canvas, flights } = self;
+        let Field { ring, wave, .. } = field.as_mut().context("a hand-off needs CUDA")?;
+
+        // ANCHOR: write
+        // BEGIN TO WRITE slot n mod K. CUDA's stream waits, on the GPU, for `free` >= n+1-K. The CPU goes on.
+        let write = ring.write()?.context("the program has not submitted the last frame of this slot")?;
+
+        // LAUNCH the kernel. The slot belongs to CUDA as long as `write` lives.
+        wave.launch(&write, view.time)?;
+
+        // HAND OVER the slot. After the kernel, CUDA's stream signals `ready` = n+1. From here on the slot
+        // belongs to Vulkan, as long as `read` lives. (After a copy or a memset, call `finish` instead.)
+        let read = write.finish_after_kernels()?;
+        // ANCHOR_END: write
 
         // ANCHOR: record
-        // RECORD the draw. `read.record` puts it between two barriers (vkCmdPipelineBarrier): Vulkan takes
-        // the slot from VK_QUEUE_FAMILY_EXTERNAL, which stands for CUDA, and gives it back.
+        // RECORD the draw between two barriers (vkCmdPipelineBarrier): Vulkan takes the slot from
+        // VK_QUEUE_FAMILY_EXTERNAL, which stands for CUDA, and gives it back.
         gpu.begin(commands)?;
-        let target = &image.target;
-        // SAFETY: recording, outside a render pass. Slot, buffer and image live until the frame is drawn.
+        // SAFETY: recording, outside a render pass. Slot and image live until the frame is drawn.
         unsafe {
-            if let Some(read) = &read {
-                read.record(commands, |slot| draw.record(commands, slot.vulkan(), target, view));
-            } else {
-                // A compute shader writes the vertices. The buffer is Vulkan's alone, so a barrier is enough.
-                if *hand_off != HandOff::Skipped || !compute.is_written {
-                    compute.record(commands, view.time);
-                }
-                draw.record(commands, compute.vertices.buffer.raw, target, view);
-            }
+            read.record(commands, |slot| draw.record(commands, slot.vulkan(), &image.target, view));
         }
         gpu.end(commands)?;
         // ANCHOR_END: record
 
         // ANCHOR: submit
-        // SUBMIT. Vulkan's queue waits, on the GPU, for CUDA's `ready`, and signals `free` after the draw.
-        let drawn = flights.signal();
-        // ANCHOR: semaphores
-        let submit = |ready: &[_], free: &[_]| {
-            let waits = [ready, image.acquired.as_slice()].concat();
-            let signals = [free, image.rendered.as_slice(), &[drawn]].concat();
+        // SUBMIT, once. Before the draw, Vulkan's queue waits, on the GPU, for `ready` >= n+1, and for the
+        // image. After the draw, it signals `free` = n+1, and `rendered` for the present.
+        let enqueue = |wait_ready, signal_free| {
+            let waits = [Some(wait_ready), image.available];
+            let signals = [Some(signal_free), image.rendered];
             // SAFETY: recorded above. Everything lives until the frame is drawn.
-            unsafe { gpu.submit(commands, &waits, &signals) }
+            unsafe { flights.submit(commands, &waits, &signals) }
         };
-        match read {
-            // SAFETY: one vkQueueSubmit2 with both semaphores, or none and an error.
-            Some(read) => unsafe { read.submit(|ready, free| submit(&[ready], &[free])) }?,
-            None => submit(&[], &[])?,
-        }
-        // ANCHOR_END: semaphores
-        flights.submitted += 1;
+        // SAFETY: `enqueue` makes one submission with both semaphores, or none and returns an error.
+        unsafe { read.submit(enqueue) }?;
 
         // PRESENT the image, once it is drawn.
         if let Canvas::Window(swapchain) = canvas {
@@ -147,45 +101,21 @@ impl Frames {
             unsafe { swapchain.present(&image) }?;
         }
         // ANCHOR_END: submit
-        if *hand_off == HandOff::Cpu {
-            self.wait_all()?;
-        }
         Ok(true)
     }
 
     /// Creates what the frames need. `ring` is the number of slots.
     pub fn new(gpu: &Arc<Gpu>, canvas: Canvas, grid: [u32; 2], ring: usize, samples: u32) -> Result<Self> {
-        let format = match &canvas {
-            Canvas::Window(swapchain) => swapchain.format.format,
-            Canvas::Picture(picture) => picture.image.format,
-        };
         let field = gpu.cuda.as_ref().ok().map(|device| Field::new(gpu, device, grid, ring));
         let field = field.transpose().context("CUDA cannot fill the field (--compute does without it)")?;
+        let (format, extent) = match &canvas {
+            Canvas::Window(swapchain) => (swapchain.format.format, None), // `acquire` finds its extent.
+            Canvas::Picture(picture) => (picture.image.format, Some(picture.image.extent)),
+        };
         let mut draw = Draw::new(gpu, grid, format, samples)?;
-        if let Canvas::Picture(picture) = &canvas {
-            // SAFETY: no frame was drawn yet.
-            unsafe { draw.fit(picture.image.extent) }?;
-        }
-        Ok(Self {
-            field,
-            compute: Compute::new(gpu, grid)?,
-            draw,
-            canvas,
-            hand_off: HandOff::Gpu,
-            batch: 1,
-            flights: Flights::new(gpu, ring + 1)?,
-            gpu: gpu.clone(),
-        })
-    }
-
-    /// Adds or removes slots. Waits for the GPU.
-    pub fn change_ring(&mut self, more: isize) -> Result<()> {
-        let ring = self.ring().saturating_add_signed(more).clamp(1, 32);
-        self.wait_all()?;
-        self.field = self.field.take().map(|field| field.with_slots(ring)).transpose()?;
-        self.flights = Flights::new(&self.gpu, ring + 1)?;
-        self.batch = self.batch.min(ring);
-        Ok(())
+        // SAFETY: no frame was drawn yet.
+        extent.map_or(Ok(()), |extent| unsafe { draw.fit(extent) })?;
+        Ok(Self { field, draw, canvas, flights: Flights::new(gpu, ring + 1)?, gpu: gpu.clone() })
     }
 
     /// Returns the number of slots. One more frame may be in flight, so that only the GPU waits for a slot.
@@ -193,23 +123,23 @@ impl Frames {
         self.flights.all.len() - 1
     }
 
-    /// Waits until the GPU is done with the frame that last used the next flight, and returns that flight.
+    /// Waits until the GPU is done with the frame that last used the next flight. Returns that flight.
     // ANCHOR: pace
-    fn pace(&self) -> Result<(vk::CommandBuffer, vk::Semaphore)> {
+    pub fn pace(&self) -> Result<(vk::CommandBuffer, vk::Semaphore)> {
         let Flights { all, submitted, .. } = &self.flights;
-        let count = all.len() as u64;
+        let count = all.len() as u64; // K + 1
         self.flights.wait_for((submitted + 1).saturating_sub(count), &self.field)?;
-        let Flight { commands, acquired } = &all[(submitted % count) as usize];
-        Ok((*commands, acquired.raw))
+        let (commands, available) = &all[(submitted % count) as usize];
+        Ok((*commands, available.raw))
     }
     // ANCHOR_END: pace
 
-    /// Acquires the next image, if there is one. `acquired` is signalled once it may be drawn on.
-    fn acquire(&mut self, acquired: vk::Semaphore) -> Result<Option<Acquired>> {
+    /// Acquires the next image, if there is one. `available` is signalled once it may be drawn on.
+    pub fn acquire(&mut self, available: vk::Semaphore) -> Result<Option<Drawable>> {
         let Self { field, draw, canvas, flights, .. } = self;
         let swapchain = match canvas {
             Canvas::Window(swapchain) => swapchain,
-            Canvas::Picture(picture) => return Ok(Some(Acquired::picture(&picture.image))),
+            Canvas::Picture(picture) => return Ok(Some((&*picture).into())),
         };
         if swapchain.is_stale {
             // The GPU may still use the old images.
@@ -220,8 +150,8 @@ impl Frames {
             // SAFETY: no frame is in flight.
             unsafe { draw.fit(swapchain.extent) }?;
         }
-        // SAFETY: the previous frame with `acquired` is done, so nothing waits for it or signals it any more.
-        unsafe { swapchain.acquire(acquired) }
+        // SAFETY: the previous frame with `available` is done, so nothing waits for it or signals it any more.
+        unsafe { swapchain.acquire(available) }
     }
 
     /// Waits for all frames, and returns the pixels of the last frame; `None` for a window.
@@ -235,8 +165,7 @@ impl Frames {
         unsafe { picture.record(gpu, commands) };
         gpu.end(commands)?;
         // SAFETY: recorded above. The picture lives until the commands are done.
-        unsafe { gpu.submit(commands, &[], &[flights.signal()]) }?;
-        flights.submitted += 1;
+        unsafe { flights.submit(commands, &[], &[]) }?;
         flights.wait_for(flights.submitted, field)?;
         Ok(Some(picture.pixels.bytes()?.to_vec()))
     }
@@ -244,54 +173,34 @@ impl Frames {
     pub fn wait_all(&self) -> Result<()> {
         self.flights.wait_for(self.flights.submitted, &self.field)
     }
-
-    /// Waits for the GPU, which may still use everything here. Returns `outcome`, or the error of the wait.
-    pub fn close<T>(mut self, outcome: Result<T>) -> Result<T> {
-        let outcome = outcome.and_then(|value| self.wait_all().map(|()| value));
-        // After an error, the GPU may never finish.
-        let limit = if outcome.is_ok() { PATIENCE } else { PATIENCE / 5 };
-        // This waits for both APIs. After a CUDA fault, it ends the waits of Vulkan's queue.
-        let rest = self.field.as_mut().map_or(Ok(()), |field| field.ring.wait_idle(limit));
-        let is_idle = self.flights.are_done(limit) && !matches!(rest, Err(Error::Timeout(_)));
-        let outcome = outcome.and_then(|value| Ok(rest.map(|()| value)?));
-        if !is_idle {
-            // The GPU may never stop using these objects, so leak them.
-            std::mem::forget(self);
-        }
-        outcome
-    }
 }
 
-/// What one frame in flight needs: its command buffer, and the semaphore with which it acquires its image.
-struct Flight {
-    commands: vk::CommandBuffer,
-    acquired: AutoDestroy<vk::Semaphore>,
-}
+/// A wait for a semaphore, or its signal, if there is one.
+type Operation = Option<vk::SemaphoreSubmitInfo<'static>>;
 
-struct Flights {
-    all: Vec<Flight>,
+pub struct Flights {
+    /// What each frame in flight needs: its command buffer, and the semaphore `available` of its image.
+    all: Vec<(vk::CommandBuffer, AutoDestroy<vk::Semaphore>)>,
     _pool: AutoDestroy<vk::CommandPool>,
-    /// The timeline that counts finished frames.
+    /// The timeline that counts finished submissions. Only the CPU waits for it.
     done: AutoDestroy<vk::Semaphore>,
     submitted: u64,
     gpu: Arc<Gpu>,
 }
 
 impl Flights {
-    fn new(gpu: &Arc<Gpu>, count: usize) -> Result<Self> {
-        let info = vk::CommandPoolCreateInfo::default()
-            .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)
-            .queue_family_index(gpu.family);
+    pub fn new(gpu: &Arc<Gpu>, count: usize) -> Result<Self> {
+        let info = vk::CommandPoolCreateInfo::default().queue_family_index(gpu.family);
+        let info = info.flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER);
         // SAFETY: a live device.
         let pool = unsafe { gpu.device.create_command_pool(&info, None) };
         let pool = AutoDestroy::new(gpu, "vkCreateCommandPool", pool, Device::destroy_command_pool)?;
-        let info = vk::CommandBufferAllocateInfo::default()
-            .command_pool(pool.raw)
-            .command_buffer_count(count as u32);
+        let info = vk::CommandBufferAllocateInfo::default().command_pool(pool.raw);
+        let info = info.command_buffer_count(count as u32);
         // SAFETY: the pool was made above.
         let commands = unsafe { gpu.device.allocate_command_buffers(&info) };
         let commands = gpu.check("vkAllocateCommandBuffers", commands)?.into_iter();
-        let flight = |commands| Ok(Flight { commands, acquired: semaphore(gpu, vk::SemaphoreType::BINARY)? });
+        let flight = |commands| Ok((commands, semaphore(gpu, vk::SemaphoreType::BINARY)?));
         Ok(Self {
             all: commands.map(flight).collect::<Result<_>>()?,
             _pool: pool,
@@ -301,7 +210,30 @@ impl Flights {
         })
     }
 
-    /// Waits until Vulkan has finished the first `frames` frames.
+    /// Submits a frame's commands (`vkQueueSubmit2`). The submission also signals `done`.
+    ///
+    /// # Safety
+    /// The rules of the call must hold. Everything that the submission uses must live until the GPU is done.
+    pub unsafe fn submit(
+        &mut self,
+        commands: vk::CommandBuffer,
+        waits: &[Operation],
+        signals: &[Operation],
+    ) -> Result<()> {
+        let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
+        let waits: Vec<_> = waits.iter().flatten().copied().collect();
+        let done = Some(at(self.done.raw, self.submitted + 1));
+        let signals: Vec<_> = signals.iter().chain(&[done]).flatten().copied().collect();
+        let batch = vk::SubmitInfo2::default().wait_semaphore_infos(&waits).command_buffer_infos(&commands);
+        let batch = batch.signal_semaphore_infos(&signals);
+        // SAFETY: the caller's promise; only one thread uses the queue. The values of `done` grow.
+        let submitted = unsafe { self.gpu.device.queue_submit2(self.gpu.queue, &[batch], vk::Fence::null()) };
+        self.gpu.check("vkQueueSubmit2", submitted)?;
+        self.submitted += 1;
+        Ok(())
+    }
+
+    /// Waits until Vulkan has finished the first `frames` submissions.
     fn wait_for(&self, frames: u64, field: &Option<Field>) -> Result<()> {
         let (mut done, mut since) = (0, Instant::now());
         while !self.gpu.wait(self.done.raw, frames, LOOK)? {
@@ -324,14 +256,10 @@ impl Flights {
     }
 
     /// Returns whether Vulkan finishes everything within `limit`.
-    fn are_done(&self, limit: Duration) -> bool {
+    pub fn are_done(&self, limit: Duration) -> bool {
         let wait = || self.gpu.wait(self.done.raw, self.submitted, limit);
         // Try a second time, because the first error may be temporary.
         wait().or_else(|_| wait()).unwrap_or(false)
-    }
-
-    fn signal(&self) -> vk::SemaphoreSubmitInfo<'static> {
-        at(self.done.raw, self.submitted + 1)
     }
 }
 

@@ -1,7 +1,6 @@
 //! The GPU: the choice of a device that can share memory with CUDA, and the device itself.
 
 use std::ffi::CStr;
-use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,21 +9,11 @@ use ash::{Device, khr, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use vulkan_cuda::{CudaInfo, Driver, Error, VkInfo, find_twin};
 
-use crate::instance::{DRIVERS, Instance, VERSION, failed};
+use crate::instance::{DRIVERS, Instance, Surface, VERSION, failed};
+use crate::options::{Options, say};
 
 /// The longest wait for the GPU. A frame that takes longer is an error.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-
-/// A function that returns whether a device's queue family can present to the window.
-pub type Presents<'a> = &'a dyn Fn(vk::PhysicalDevice, u32) -> bool;
-
-pub struct Wish<'a> {
-    /// The device's number, or a part of its name.
-    pub device: Option<&'a str>,
-    /// `None` without a window.
-    pub presents: Option<Presents<'a>>,
-    pub cuda: bool,
-}
 
 struct Candidate {
     physical: vk::PhysicalDevice,
@@ -40,14 +29,14 @@ impl Candidate {
     fn new(
         instance: &ash::Instance,
         physical: vk::PhysicalDevice,
-        wish: &Wish<'_>,
+        surface: Option<&Surface>,
         cuda: &Result<Vec<CudaInfo>, String>,
     ) -> Result<Self> {
         // SAFETY: one of this instance's devices.
         let properties = unsafe { instance.get_physical_device_properties(physical) };
         // SAFETY: as above; the instance was made for Vulkan 1.3.
         let info = unsafe { VkInfo::query(instance, physical) }?;
-        let family = Self::family(instance, physical, properties.api_version, wish);
+        let family = Self::family(instance, physical, properties.api_version, surface);
         // ANCHOR: twin
         // A GPU has the same UUID in both APIs. An index or a name does not identify it.
         let cuda = match cuda {
@@ -62,7 +51,7 @@ impl Candidate {
         instance: &ash::Instance,
         physical: vk::PhysicalDevice,
         version: u32,
-        wish: &Wish<'_>,
+        surface: Option<&Surface>,
     ) -> Result<u32, String> {
         if version < VERSION {
             return Err("it has no Vulkan 1.3".into());
@@ -70,7 +59,7 @@ impl Candidate {
         // SAFETY: one of this instance's devices.
         let extensions = unsafe { instance.enumerate_device_extension_properties(physical) };
         let extensions = extensions.map_err(|result| format!("its extensions are unknown: {result}"))?;
-        let wanted = [Some(khr::push_descriptor::NAME), wish.presents.map(|_| khr::swapchain::NAME)];
+        let wanted = [Some(khr::push_descriptor::NAME), surface.map(|_| khr::swapchain::NAME)];
         for name in wanted.into_iter().flatten() {
             if !extensions.iter().any(|found| found.extension_name_as_c_str() == Ok(name)) {
                 return Err(format!("it lacks {}", name.to_string_lossy()));
@@ -81,26 +70,26 @@ impl Candidate {
         let both = vk::QueueFlags::GRAPHICS | vk::QueueFlags::COMPUTE;
         let family = families.iter().position(|family| family.queue_flags.contains(both));
         let family = family.ok_or("it has no queue that draws and computes")? as u32;
-        match wish.presents {
-            Some(presents) if !presents(physical, family) => Err("it cannot present to this window".into()),
-            _ => Ok(family),
+        if surface.is_some_and(|surface| !surface.is_reached_by(physical, family)) {
+            return Err("it cannot present to this window".into());
         }
+        Ok(family)
     }
 }
 
-fn choose(instance: &ash::Instance, wish: &Wish<'_>) -> Result<Candidate> {
-    let cuda = match wish.cuda {
-        true => Driver::load().and_then(|driver| driver.devices()).map_err(|error| error.to_string()),
-        false => Err("--compute was given".into()),
+fn choose(instance: &ash::Instance, options: &Options, surface: Option<&Surface>) -> Result<Candidate> {
+    let cuda = match options.compute {
+        false => Driver::load().and_then(|driver| driver.devices()).map_err(|error| error.to_string()),
+        true => Err("--compute was given".into()),
     };
     // SAFETY: a live instance.
     let all =
         unsafe { instance.enumerate_physical_devices() }.map_err(failed("vkEnumeratePhysicalDevices"))?;
-    let all = all.into_iter().map(|physical| Candidate::new(instance, physical, wish, &cuda));
+    let all = all.into_iter().map(|physical| Candidate::new(instance, physical, surface, &cuda));
     let mut all = all.collect::<Result<Vec<_>>>()?;
     let names: Vec<_> =
         all.iter().enumerate().map(|(n, found)| format!("{n}: {}", found.info.name)).collect();
-    if let Some(wanted) = wish.device {
+    if let Some(wanted) = &options.device {
         match wanted.parse() {
             Ok(number) => all = all.into_iter().skip(number).take(1).collect(),
             Err(_) => all.retain(|found| found.info.name.to_lowercase().contains(&wanted.to_lowercase())),
@@ -109,12 +98,10 @@ fn choose(instance: &ash::Instance, wish: &Wish<'_>) -> Result<Candidate> {
             bail!("there is no device `{wanted}`; there is {}", names.join(", "));
         }
     }
-    for Candidate { info, family, .. } in &all {
-        if let Err(reason) = family {
-            crate::say(format_args!("{} is not used: {reason}", info.name));
-        }
-    }
-    all.retain(|found| found.family.is_ok());
+    all.retain(|Candidate { info, family, .. }| {
+        let unused = |reason: &&String| say(format_args!("{} is not used: {reason}", info.name));
+        family.as_ref().inspect_err(unused).is_ok()
+    });
     // Prefer devices that CUDA has, too, and then hardware to software.
     let best = all.into_iter().min_by_key(|Candidate { cuda, properties, .. }| {
         let kind = match properties.device_type {
@@ -133,8 +120,8 @@ fn choose(instance: &ash::Instance, wish: &Wish<'_>) -> Result<Candidate> {
 
 /// A Vulkan device with one queue. Every object made from it holds an `Arc` of it.
 pub struct Gpu {
-    // Dropped by hand, because it must free its memory before the device is destroyed.
-    allocator: ManuallyDrop<Mutex<Allocator>>,
+    // Dropped first: it frees its memory on the device.
+    allocator: Mutex<Allocator>,
     pub device: ash::Device,
     pub swapchain: khr::swapchain::Device,
     pub push_descriptor: khr::push_descriptor::Device,
@@ -146,18 +133,31 @@ pub struct Gpu {
     pub is_software: bool,
     /// The CUDA device that is the same GPU, or why there is none.
     pub cuda: Result<CudaInfo, String>,
+    // Dropped before the instance.
+    _owner: Owner,
     pub instance: Arc<Instance>,
 }
 
+/// Destroys the device when dropped.
+struct Owner(Device);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // SAFETY: every object holds an `Arc` of `Gpu`, so none is left. The allocator was dropped before.
+        unsafe { self.0.destroy_device(None) };
+    }
+}
+
 impl Gpu {
-    pub fn new(instance: Arc<Instance>, wish: &Wish<'_>) -> Result<Arc<Self>> {
-        let Candidate { physical, properties, info, family, cuda } = choose(&instance.raw, wish)?;
+    /// Chooses a device and opens it. Without a window, there is no surface.
+    pub fn new(instance: Arc<Instance>, options: &Options, surface: Option<&Surface>) -> Result<Arc<Self>> {
+        let Candidate { physical, properties, info, family, cuda } = choose(&instance.raw, options, surface)?;
         let family = family.map_err(anyhow::Error::msg)?;
         let queues =
             [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0])];
         // ANCHOR: device
         let mut extensions = vec![khr::push_descriptor::NAME.as_ptr()];
-        extensions.extend(wish.presents.map(|_| khr::swapchain::NAME.as_ptr()));
+        extensions.extend(surface.map(|_| khr::swapchain::NAME.as_ptr()));
         if cuda.is_ok() {
             // Vulkan exports memory and semaphores with these extensions. CUDA then imports them.
             extensions.extend(info.extensions().map(CStr::as_ptr));
@@ -174,6 +174,7 @@ impl Gpu {
         // SAFETY: `create` points to locals; Vulkan 1.3 has the features, and the device has the extensions.
         let device = unsafe { instance.raw.create_device(physical, &create, None) }
             .map_err(|result| Error::Vulkan { call: "vkCreateDevice", device: info.name.clone(), result })?;
+        let owner = Owner(device.clone());
         let allocator = Allocator::new(&AllocatorCreateDesc {
             instance: instance.raw.clone(),
             device: device.clone(),
@@ -181,13 +182,9 @@ impl Gpu {
             debug_settings: Default::default(),
             buffer_device_address: false,
             allocation_sizes: Default::default(),
-        });
-        let allocator = allocator.inspect_err(|_| {
-            // SAFETY: nothing has been made from the device yet.
-            unsafe { device.destroy_device(None) }
         })?;
         Ok(Arc::new(Self {
-            allocator: ManuallyDrop::new(Mutex::new(allocator)),
+            allocator: Mutex::new(allocator),
             swapchain: khr::swapchain::Device::new(&instance.raw, &device),
             push_descriptor: khr::push_descriptor::Device::new(&instance.raw, &device),
             // SAFETY: the device was made with one queue of this family.
@@ -199,6 +196,7 @@ impl Gpu {
             name: info.name,
             is_software: properties.device_type == vk::PhysicalDeviceType::CPU,
             cuda,
+            _owner: owner,
             instance,
         }))
     }
@@ -234,25 +232,6 @@ impl Gpu {
     pub fn end(&self, commands: vk::CommandBuffer) -> Result<()> {
         // SAFETY: recording.
         self.check("vkEndCommandBuffer", unsafe { self.device.end_command_buffer(commands) })
-    }
-
-    /// # Safety
-    /// The rules of `vkQueueSubmit2` must hold. Everything that the submission uses must live until the GPU
-    /// is done with it.
-    pub unsafe fn submit(
-        &self,
-        commands: vk::CommandBuffer,
-        waits: &[vk::SemaphoreSubmitInfo<'_>],
-        signals: &[vk::SemaphoreSubmitInfo<'_>],
-    ) -> Result<()> {
-        let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
-        let batch = vk::SubmitInfo2::default()
-            .wait_semaphore_infos(waits)
-            .command_buffer_infos(&commands)
-            .signal_semaphore_infos(signals);
-        // SAFETY: the caller's promise; only one thread uses the queue.
-        let done = unsafe { self.device.queue_submit2(self.queue, &[batch], vk::Fence::null()) };
-        self.check("vkQueueSubmit2", done)
     }
 }
 
@@ -300,14 +279,4 @@ pub fn semaphore(gpu: &Arc<Gpu>, kind: vk::SemaphoreType) -> Result<AutoDestroy<
     // SAFETY: a live device and a plain description.
     let made = unsafe { gpu.device.create_semaphore(&info, None) };
     AutoDestroy::new(gpu, "vkCreateSemaphore", made, Device::destroy_semaphore)
-}
-
-impl Drop for Gpu {
-    fn drop(&mut self) {
-        // SAFETY: every object holds an `Arc` of this, so none is left. The allocator is not used again.
-        unsafe {
-            ManuallyDrop::drop(&mut self.allocator);
-            self.device.destroy_device(None);
-        }
-    }
 }

@@ -1,13 +1,17 @@
-//! Vulkan's loader, instance and validation layer.
+//! Vulkan's loader, instance and validation layer, and the window's surface.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context, Result, anyhow, bail};
-use ash::{ext::debug_utils, vk};
+use anyhow::{Context, Result, anyhow};
+use ash::vk::{self, DebugUtilsMessageSeverityFlagsEXT as Severity};
+use ash::{ext::debug_utils, khr};
 use vulkan_cuda::Error;
-use winit::raw_window_handle::RawDisplayHandle;
+use winit::raw_window_handle::{HasDisplayHandle, HasWindowHandle, RawDisplayHandle};
+use winit::window::Window;
+
+use crate::options::say;
 
 /// The first version with timeline semaphores, synchronization2 and dynamic rendering in core.
 pub const VERSION: u32 = vk::API_VERSION_1_3;
@@ -30,20 +34,12 @@ impl Instance {
         let entry = unsafe { ash::Entry::load() }.with_context(|| {
             format!("no Vulkan loader: install it (Debian and Ubuntu: libvulkan1), and {DRIVERS}")
         })?;
-        let mut extensions: Vec<*const c_char> = match display {
-            Some(display) => ash_window::enumerate_required_extensions(display)
-                .map_err(failed("choosing the window's extension"))?
-                .to_vec(),
-            None => Vec::new(),
-        };
-        let mut layers = Vec::new();
+        let (mut layers, mut extensions) = (Vec::new(), Vec::new());
+        if let Some(display) = display {
+            let needed = ash_window::enumerate_required_extensions(display);
+            extensions.extend(needed.map_err(failed("choosing the window's extension"))?);
+        }
         if validation {
-            // SAFETY: no preconditions.
-            let found = unsafe { entry.enumerate_instance_layer_properties() }
-                .map_err(failed("vkEnumerateInstanceLayerProperties"))?;
-            if !found.iter().any(|layer| layer.layer_name_as_c_str() == Ok(VALIDATION)) {
-                bail!("--validation needs the validation layer (Debian, Ubuntu: vulkan-validationlayers)");
-            }
             layers.push(VALIDATION.as_ptr());
             extensions.push(debug_utils::NAME.as_ptr());
         }
@@ -57,11 +53,9 @@ impl Instance {
         let synchronization = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
         let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&synchronization);
         let messages = vk::DebugUtilsMessengerCreateInfoEXT::default()
-            .message_severity(
-                vk::DebugUtilsMessageSeverityFlagsEXT::ERROR | vk::DebugUtilsMessageSeverityFlagsEXT::WARNING,
-            )
-            .message_type(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION)
-            .pfn_user_callback(Some(on_message));
+            .pfn_user_callback(Some(on_message))
+            .message_severity(Severity::ERROR | Severity::WARNING)
+            .message_type(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION);
         // In the `pNext` chain, the messenger also reports vkCreateInstance and vkDestroyInstance.
         let mut early = messages;
         if validation {
@@ -71,6 +65,9 @@ impl Instance {
         let raw = unsafe { entry.create_instance(&info, None) }.map_err(|result| match result {
             vk::Result::ERROR_INCOMPATIBLE_DRIVER => {
                 anyhow!("no Vulkan driver of version 1.3: {DRIVERS}; {LOADER}")
+            }
+            vk::Result::ERROR_LAYER_NOT_PRESENT => {
+                anyhow!("--validation needs the validation layer (Debian, Ubuntu: vulkan-validationlayers)")
             }
             vk::Result::ERROR_EXTENSION_NOT_PRESENT => {
                 anyhow!("no Vulkan driver here can draw on this display: use --headless")
@@ -101,6 +98,39 @@ impl Drop for Instance {
     }
 }
 
+pub struct Surface {
+    pub raw: vk::SurfaceKHR,
+    pub ext: khr::surface::Instance,
+    pub instance: Arc<Instance>,
+    pub window: Arc<Window>,
+}
+
+impl Surface {
+    pub fn new(instance: &Arc<Instance>, window: &Arc<Window>) -> Result<Self> {
+        let display = window.display_handle().context("the display has no handle")?.as_raw();
+        let handle = window.window_handle().context("the window has no handle")?.as_raw();
+        // SAFETY: the instance has the display's extension; the surface keeps the window alive.
+        let raw =
+            unsafe { ash_window::create_surface(&instance.entry, &instance.raw, display, handle, None) }
+                .map_err(failed("making the window's surface"))?;
+        let ext = khr::surface::Instance::new(&instance.entry, &instance.raw);
+        Ok(Self { raw, ext, instance: instance.clone(), window: window.clone() })
+    }
+
+    /// Returns whether a queue of this family can present to the surface.
+    pub fn is_reached_by(&self, physical: vk::PhysicalDevice, family: u32) -> bool {
+        // SAFETY: a device of this instance, and one of its families.
+        unsafe { self.ext.get_physical_device_surface_support(physical, family, self.raw) }.unwrap_or(false)
+    }
+}
+
+impl Drop for Surface {
+    fn drop(&mut self) {
+        // SAFETY: its swapchain was destroyed before; the window is still alive.
+        unsafe { self.ext.destroy_surface(self.raw, None) };
+    }
+}
+
 /// Returns a function for `map_err` that adds the call, for calls without a device.
 pub fn failed(call: &'static str) -> impl Fn(vk::Result) -> anyhow::Error {
     move |result| Error::Vulkan { call, device: "the Vulkan loader".into(), result }.into()
@@ -113,7 +143,7 @@ pub fn validation_messages() -> u64 {
 }
 
 unsafe extern "system" fn on_message(
-    _: vk::DebugUtilsMessageSeverityFlagsEXT,
+    _: Severity,
     _: vk::DebugUtilsMessageTypeFlagsEXT,
     data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
     _: *mut c_void,
@@ -123,7 +153,7 @@ unsafe extern "system" fn on_message(
     let text = text.unwrap_or_default().to_string_lossy();
     if !misses_cudas_signal(&text) {
         MESSAGES.fetch_add(1, Ordering::Relaxed);
-        crate::say(format_args!("validation: {text}"));
+        say(format_args!("validation: {text}"));
     }
     // Let the call that caused the message continue.
     vk::FALSE

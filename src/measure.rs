@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::draw::View;
-use crate::frame::{Canvas, Frames, HandOff};
+use crate::options::must_stop;
 use crate::picture::Picture;
+use crate::swapchain::Canvas;
+use crate::ways::{HandOff, Ways};
 
 /// The times between frames, in milliseconds.
 #[derive(Default)]
@@ -86,20 +88,18 @@ pub struct Alone {
 impl Alone {
     /// Launches the kernel and draws to a separate image, for a short time. Waits for the GPU. Returns `None`
     /// while frames of a batch are still to be drawn.
-    pub fn measure(frames: &mut Frames, view: &View) -> Result<Option<Self>> {
+    pub fn measure(ways: &mut Ways, view: &View) -> Result<Option<Self>> {
+        let frames = &mut ways.frames;
         frames.wait_all()?;
-        let kernel = match &mut frames.field {
-            Some(field) => field.kernel_time()?,
-            None => Some(Duration::ZERO),
-        };
-        let Some(kernel) = kernel else { return Ok(None) };
+        let kernel = frames.field.as_mut().map_or(Ok(Some(Duration::ZERO)), |field| field.kernel_time());
+        let Some(kernel) = kernel? else { return Ok(None) };
         let picture = Picture::new(&frames.gpu, frames.draw.extent, frames.draw.format)?;
         let canvas = std::mem::replace(&mut frames.canvas, Canvas::Picture(picture));
-        let hand_off = std::mem::replace(&mut frames.hand_off, HandOff::Skipped);
-        let draw = Self::draw(frames, &View { bar: None, ..*view });
-        let idle = frames.wait_all();
-        frames.hand_off = hand_off;
-        let picture = std::mem::replace(&mut frames.canvas, canvas);
+        let hand_off = std::mem::replace(&mut ways.hand_off, HandOff::Skipped);
+        let draw = Self::draw(ways, &View { bar: None, ..*view });
+        let idle = ways.frames.wait_all();
+        ways.hand_off = hand_off;
+        let picture = std::mem::replace(&mut ways.frames.canvas, canvas);
         if let Err(error) = idle {
             // The GPU may still use the picture.
             std::mem::forget(picture);
@@ -108,16 +108,16 @@ impl Alone {
         Ok(Some(Self { kernel: 1e3 * kernel.as_secs_f64(), draw: draw? }))
     }
 
-    fn draw(frames: &mut Frames, view: &View) -> Result<f64> {
+    fn draw(ways: &mut Ways, view: &View) -> Result<f64> {
         // The first frame writes the vertices.
-        frames.draw(view)?;
-        frames.wait_all()?;
+        ways.draw(view)?;
+        ways.frames.wait_all()?;
         let (began, mut count) = (Instant::now(), 0);
         while count < 2 || began.elapsed() < Duration::from_millis(60) {
-            frames.draw(view)?;
+            ways.draw(view)?;
             count += 1;
         }
-        frames.wait_all()?;
+        ways.frames.wait_all()?;
         Ok(1e3 * began.elapsed().as_secs_f64() / f64::from(count))
     }
 }
@@ -135,38 +135,38 @@ const ROUNDS: u64 = 5;
 
 impl Bench {
     /// Draws `count` frames in each way, to a picture. Needs CUDA.
-    pub fn measure(frames: &mut Frames, view: &View, count: u64) -> Result<Self> {
-        let field = frames.field.as_ref().context("--bench needs CUDA: it measures what a hand-off costs")?;
-        let [cols, rows] = field.grid;
+    pub fn measure(ways: &mut Ways, view: &View, count: u64) -> Result<Self> {
+        let field = ways.frames.field.as_ref();
+        let field = field.context("--bench needs CUDA: it measures what a hand-off costs")?;
+        let [cols, rows] = field.wave.grid;
         // The first frames only fill the queues, so do not time them. Draw only whole batches.
-        let first = 2 * frames.ring() as u64;
-        let last = (first + 1 + count.div_ceil(ROUNDS)).next_multiple_of(frames.batch as u64);
-        let mut times = [(); 3].map(|()| Times::default());
+        let first = 2 * ways.frames.ring() as u64;
+        let last = (first + 1 + count.div_ceil(ROUNDS)).next_multiple_of(ways.batch as u64);
+        let mut times = [HandOff::Gpu, HandOff::Cpu, HandOff::Skipped].map(|way| (way, Times::default()));
         let mut view = *view;
         for _ in 0..ROUNDS {
-            for (hand_off, times) in
-                [HandOff::Gpu, HandOff::Cpu, HandOff::Skipped].into_iter().zip(&mut times)
-            {
-                frames.hand_off = hand_off;
+            for (way, times) in &mut times {
+                ways.hand_off = *way;
                 times.pause();
                 for number in 0..last {
-                    ensure!(!crate::must_stop(), "stopped before everything was measured");
-                    frames.draw(&view)?;
+                    ensure!(!must_stop(), "stopped before everything was measured");
+                    ways.draw(&view)?;
                     view.time += view.step;
                     if number >= first {
                         times.frame();
                     }
                 }
-                frames.wait_all()?;
+                ways.frames.wait_all()?;
             }
         }
-        let [Some(gpu), Some(cpu), Some(again)] = times.map(|times| times.newest(usize::MAX)) else {
+        let [Some(gpu), Some(cpu), Some(again)] = times.map(|(_, times)| times.newest(usize::MAX)) else {
             bail!("too few frames to measure");
         };
+        let Ways { frames, batch, .. } = ways;
         let kernel = frames.field.as_mut().map(|field| field.kernel_time()).transpose()?.flatten();
         let kernel = 1e3 * kernel.context("every frame was drawn")?.as_secs_f64();
         let name = frames.gpu.name.replace(['"', '\\'], "'");
-        let (ring, batch, samples) = (frames.ring(), frames.batch, frames.draw.samples.as_raw());
+        let (ring, samples) = (frames.ring(), frames.draw.samples.as_raw());
         let setting = format!(
             r#""device": "{name}", "grid": [{cols}, {rows}], "samples": {samples}, "ring": {ring}, "batch": {batch}"#
         );

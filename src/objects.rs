@@ -1,4 +1,4 @@
-//! Buffers, images and parts of pipelines for `draw`, `compute` and `picture`. CUDA shares none of them.
+//! Buffers, images and parts of pipelines for `draw`, `picture` and `ways`. CUDA shares none of them.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -9,22 +9,18 @@ use gpu_allocator::MemoryLocation;
 use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
 
 use crate::gpu::{AutoDestroy, Gpu};
+use crate::options::say;
 
+/// Memory for one buffer or image, which is freed when dropped.
 struct Memory {
     allocation: Allocation,
     gpu: Arc<Gpu>,
 }
 
 impl Memory {
-    fn new(
-        gpu: &Arc<Gpu>,
-        name: &'static str,
-        requirements: vk::MemoryRequirements,
-        location: MemoryLocation,
-        allocation_scheme: AllocationScheme,
-    ) -> Result<Self> {
-        let desc = AllocationCreateDesc { name, requirements, location, linear: true, allocation_scheme };
-        let allocation = gpu.allocator().allocate(&desc);
+    fn new(gpu: &Arc<Gpu>, desc: &AllocationCreateDesc<'_>) -> Result<Self> {
+        let AllocationCreateDesc { name, requirements, .. } = desc;
+        let allocation = gpu.allocator().allocate(desc);
         let allocation = allocation
             .with_context(|| format!("no memory for {name}, {} bytes, on {}", requirements.size, gpu.name))?;
         Ok(Self { allocation, gpu: gpu.clone() })
@@ -42,7 +38,7 @@ pub struct Buffer {
     pub buffer: AutoDestroy<vk::Buffer>,
     // Dropped after the buffer.
     memory: Memory,
-    pub size: u64,
+    size: u64,
 }
 
 impl Buffer {
@@ -59,8 +55,9 @@ impl Buffer {
         let buffer = AutoDestroy::new(gpu, "vkCreateBuffer", made, Device::destroy_buffer)?;
         // SAFETY: made above.
         let requirements = unsafe { gpu.device.get_buffer_memory_requirements(buffer.raw) };
-        let memory =
-            Memory::new(gpu, name, requirements, location, AllocationScheme::DedicatedBuffer(buffer.raw))?;
+        let allocation_scheme = AllocationScheme::DedicatedBuffer(buffer.raw);
+        let desc = AllocationCreateDesc { name, requirements, location, linear: true, allocation_scheme };
+        let memory = Memory::new(gpu, &desc)?;
         let (block, offset) = (&memory.allocation, memory.allocation.offset());
         // SAFETY: memory for this buffer's requirements, bound once.
         let bound = unsafe { gpu.device.bind_buffer_memory(buffer.raw, block.memory(), offset) };
@@ -93,21 +90,17 @@ impl Image {
         samples: vk::SampleCountFlags,
         usage: vk::ImageUsageFlags,
     ) -> Result<Self> {
-        let info = vk::ImageCreateInfo::default()
-            .image_type(vk::ImageType::TYPE_2D)
-            .format(format)
-            .extent(vk::Extent3D { width: extent.width, height: extent.height, depth: 1 })
-            .mip_levels(1)
-            .array_layers(1)
-            .samples(samples)
-            .usage(usage);
+        let info = vk::ImageCreateInfo::default().image_type(vk::ImageType::TYPE_2D).format(format);
+        let info = info.extent(extent.into()).mip_levels(1).array_layers(1).samples(samples).usage(usage);
         // SAFETY: a live device and a plain description.
         let made = unsafe { gpu.device.create_image(&info, None) };
         let image = AutoDestroy::new(gpu, "vkCreateImage", made, Device::destroy_image)?;
         // SAFETY: made above.
         let requirements = unsafe { gpu.device.get_image_memory_requirements(image.raw) };
-        let scheme = AllocationScheme::DedicatedImage(image.raw);
-        let memory = Memory::new(gpu, name, requirements, MemoryLocation::GpuOnly, scheme)?;
+        let (location, allocation_scheme) =
+            (MemoryLocation::GpuOnly, AllocationScheme::DedicatedImage(image.raw));
+        let desc = AllocationCreateDesc { name, requirements, location, linear: false, allocation_scheme };
+        let memory = Memory::new(gpu, &desc)?;
         let (block, offset) = (&memory.allocation, memory.allocation.offset());
         // SAFETY: memory for this image's requirements, bound once.
         let bound = unsafe { gpu.device.bind_image_memory(image.raw, block.memory(), offset) };
@@ -127,11 +120,8 @@ pub fn view(
     format: vk::Format,
     aspect: vk::ImageAspectFlags,
 ) -> Result<AutoDestroy<vk::ImageView>> {
-    let info = vk::ImageViewCreateInfo::default()
-        .image(image)
-        .view_type(vk::ImageViewType::TYPE_2D)
-        .format(format)
-        .subresource_range(whole(aspect));
+    let info = vk::ImageViewCreateInfo::default().image(image).view_type(vk::ImageViewType::TYPE_2D);
+    let info = info.format(format).subresource_range(whole(aspect));
     // SAFETY: the image is alive, belongs to this device and has this format.
     let made = unsafe { gpu.device.create_image_view(&info, None) };
     AutoDestroy::new(gpu, "vkCreateImageView", made, Device::destroy_image_view)
@@ -153,26 +143,15 @@ pub fn image_barrier(
     before: Scope,
     after: Scope,
 ) -> vk::ImageMemoryBarrier2<'static> {
-    vk::ImageMemoryBarrier2::default()
-        .image(image)
-        .subresource_range(whole(aspect))
-        .old_layout(layouts.0)
-        .new_layout(layouts.1)
-        .src_stage_mask(before.0)
-        .src_access_mask(before.1)
-        .dst_stage_mask(after.0)
-        .dst_access_mask(after.1)
-        .src_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
-        .dst_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
+    let barrier = vk::ImageMemoryBarrier2::default().image(image).subresource_range(whole(aspect));
+    let barrier = barrier.old_layout(layouts.0).src_stage_mask(before.0).src_access_mask(before.1);
+    barrier.new_layout(layouts.1).dst_stage_mask(after.0).dst_access_mask(after.1)
 }
 
 /// Returns a barrier that orders `before` before `after`, in all memory.
 pub fn memory_barrier(before: Scope, after: Scope) -> vk::MemoryBarrier2<'static> {
-    vk::MemoryBarrier2::default()
-        .src_stage_mask(before.0)
-        .src_access_mask(before.1)
-        .dst_stage_mask(after.0)
-        .dst_access_mask(after.1)
+    let barrier = vk::MemoryBarrier2::default().src_stage_mask(before.0).src_access_mask(before.1);
+    barrier.dst_stage_mask(after.0).dst_access_mask(after.1)
 }
 
 /// What the shaders of a pipeline access: one storage buffer, and push constants.
@@ -186,21 +165,18 @@ pub struct Layout {
 impl Layout {
     /// Creates the layout. `constants` is the size of the push constants in bytes.
     pub fn new(gpu: &Arc<Gpu>, stages: vk::ShaderStageFlags, constants: usize) -> Result<Self> {
-        let binding = [vk::DescriptorSetLayoutBinding::default()
-            .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
-            .descriptor_count(1)
-            .stage_flags(stages)];
-        let info = vk::DescriptorSetLayoutCreateInfo::default()
-            .flags(vk::DescriptorSetLayoutCreateFlags::PUSH_DESCRIPTOR_KHR)
-            .bindings(&binding);
+        let binding = vk::DescriptorSetLayoutBinding::default().descriptor_count(1).stage_flags(stages);
+        let binding = [binding.descriptor_type(vk::DescriptorType::STORAGE_BUFFER)];
+        let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&binding);
+        let info = info.flags(vk::DescriptorSetLayoutCreateFlags::PUSH_DESCRIPTOR_KHR);
         // SAFETY: a live device with the extension.
         let made = unsafe { gpu.device.create_descriptor_set_layout(&info, None) };
         let destroy = Device::destroy_descriptor_set_layout;
         let set = AutoDestroy::new(gpu, "vkCreateDescriptorSetLayout", made, destroy)?;
         let sets = [set.raw];
         let constants = [vk::PushConstantRange::default().stage_flags(stages).size(constants as u32)];
-        let info =
-            vk::PipelineLayoutCreateInfo::default().set_layouts(&sets).push_constant_ranges(&constants);
+        let info = vk::PipelineLayoutCreateInfo::default().set_layouts(&sets);
+        let info = info.push_constant_ranges(&constants);
         // SAFETY: a live device, and the set layout made above.
         let made = unsafe { gpu.device.create_pipeline_layout(&info, None) };
         let pipeline =
@@ -219,9 +195,8 @@ impl Layout {
         constants: &[u8],
     ) {
         let buffer = [vk::DescriptorBufferInfo::default().buffer(buffer).range(vk::WHOLE_SIZE)];
-        let write = [vk::WriteDescriptorSet::default()
-            .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
-            .buffer_info(&buffer)];
+        let write = vk::WriteDescriptorSet::default().buffer_info(&buffer);
+        let write = [write.descriptor_type(vk::DescriptorType::STORAGE_BUFFER)];
         // SAFETY: the caller's promise; the write fits the set layout.
         unsafe {
             self.gpu.push_descriptor.cmd_push_descriptor_set(commands, point, self.pipeline.raw, 0, &write);
@@ -229,6 +204,14 @@ impl Layout {
         }
     }
 }
+
+/// The SPIR-V of `FILE.ENTRY`, which build.rs makes.
+macro_rules! spirv {
+    ($name:literal) => {
+        include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".spv")).as_slice()
+    };
+}
+pub(crate) use spirv;
 
 pub fn shader(gpu: &Arc<Gpu>, spirv: &[u8]) -> Result<AutoDestroy<vk::ShaderModule>> {
     let words = ash::util::read_spv(&mut std::io::Cursor::new(spirv))?;
@@ -241,8 +224,7 @@ pub fn shader(gpu: &Arc<Gpu>, spirv: &[u8]) -> Result<AutoDestroy<vk::ShaderModu
 /// Creates a pipeline. `formats` are the colour format, the depth format, and the number of samples.
 pub fn graphics_pipeline(
     gpu: &Arc<Gpu>,
-    vertex: &[u8],
-    fragment: &[u8],
+    [vertex, fragment]: [&[u8]; 2],
     layout: vk::PipelineLayout,
     formats: (vk::Format, vk::Format, vk::SampleCountFlags),
     shows: vk::CompareOp,
@@ -256,37 +238,26 @@ pub fn graphics_pipeline(
         stage(vk::ShaderStageFlags::FRAGMENT, fragment.raw, c"fragment_main"),
     ];
     let input = vk::PipelineVertexInputStateCreateInfo::default();
-    let assembly =
-        vk::PipelineInputAssemblyStateCreateInfo::default().topology(vk::PrimitiveTopology::TRIANGLE_LIST);
+    let triangles = vk::PrimitiveTopology::TRIANGLE_LIST;
+    let assembly = vk::PipelineInputAssemblyStateCreateInfo::default().topology(triangles);
     let viewport = vk::PipelineViewportStateCreateInfo::default().viewport_count(1).scissor_count(1);
     // Cull nothing: a low camera sees the underside of a crest.
     let raster = vk::PipelineRasterizationStateCreateInfo::default().line_width(1.0);
     let multisample = vk::PipelineMultisampleStateCreateInfo::default().rasterization_samples(formats.2);
-    let depth = vk::PipelineDepthStencilStateCreateInfo::default()
-        .depth_test_enable(true)
-        .depth_write_enable(true)
-        .depth_compare_op(shows);
-    let blend =
-        [vk::PipelineColorBlendAttachmentState::default().color_write_mask(vk::ColorComponentFlags::RGBA)];
+    let depth = vk::PipelineDepthStencilStateCreateInfo::default().depth_test_enable(true);
+    let depth = depth.depth_write_enable(true).depth_compare_op(shows);
+    let all = vk::ColorComponentFlags::RGBA;
+    let blend = [vk::PipelineColorBlendAttachmentState::default().color_write_mask(all)];
     let blend = vk::PipelineColorBlendStateCreateInfo::default().attachments(&blend);
     let dynamic = [vk::DynamicState::VIEWPORT, vk::DynamicState::SCISSOR];
     let dynamic = vk::PipelineDynamicStateCreateInfo::default().dynamic_states(&dynamic);
     let colors = [formats.0];
-    let mut rendering = vk::PipelineRenderingCreateInfo::default()
-        .color_attachment_formats(&colors)
-        .depth_attachment_format(formats.1);
-    let info = [vk::GraphicsPipelineCreateInfo::default()
-        .stages(&stages)
-        .vertex_input_state(&input)
-        .input_assembly_state(&assembly)
-        .viewport_state(&viewport)
-        .rasterization_state(&raster)
-        .multisample_state(&multisample)
-        .depth_stencil_state(&depth)
-        .color_blend_state(&blend)
-        .dynamic_state(&dynamic)
-        .layout(layout)
-        .push_next(&mut rendering)];
+    let rendering = vk::PipelineRenderingCreateInfo::default().color_attachment_formats(&colors);
+    let mut rendering = rendering.depth_attachment_format(formats.1);
+    let info = vk::GraphicsPipelineCreateInfo::default().stages(&stages).vertex_input_state(&input);
+    let info = info.input_assembly_state(&assembly).viewport_state(&viewport).rasterization_state(&raster);
+    let info = info.multisample_state(&multisample).depth_stencil_state(&depth).color_blend_state(&blend);
+    let info = [info.dynamic_state(&dynamic).layout(layout).push_next(&mut rendering)];
     // SAFETY: the description points to locals. The modules are needed only until the pipeline is made.
     let made = unsafe { gpu.device.create_graphics_pipelines(vk::PipelineCache::null(), &info, None) };
     let made = made.map(|made| made[0]).map_err(|(_, result)| result);
@@ -303,7 +274,7 @@ pub fn possible_samples(gpu: &Gpu, wanted: u32) -> vk::SampleCountFlags {
         samples /= 2;
     }
     if samples != wanted {
-        crate::say(format_args!("note: {} has no {wanted} samples; using {samples}", gpu.name));
+        say(format_args!("note: {} has no {wanted} samples; using {samples}", gpu.name));
     }
     vk::SampleCountFlags::from_raw(samples)
 }

@@ -1,70 +1,42 @@
-//! The window's surface and its images, which are recreated whenever the window changes.
+//! What is drawn on: the window's images, which are recreated whenever the window changes, or a picture.
 
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use ash::{khr, vk};
-use winit::raw_window_handle::{HasDisplayHandle, HasWindowHandle};
-use winit::window::Window;
+use ash::vk;
 
 use crate::draw::Target;
 use crate::gpu::{AutoDestroy, Gpu, at, semaphore};
-use crate::instance::{Instance, failed};
-use crate::objects::{Image, view};
+use crate::instance::Surface;
+use crate::objects::view;
+use crate::options::say;
+use crate::picture::Picture;
 
 /// How long to wait for an image. A hidden window may never get one, and events must still be handled.
 const LIMIT_NS: u64 = 100_000_000;
 /// How often the surface may be lost between two presents. If the window is gone, every new surface is lost.
 const MOST_LOSSES: u32 = 4;
 
-pub struct Surface {
-    raw: vk::SurfaceKHR,
-    ext: khr::surface::Instance,
-    instance: Arc<Instance>,
-    pub window: Arc<Window>,
+pub enum Canvas {
+    Window(Swapchain),
+    Picture(Picture),
 }
 
-impl Surface {
-    pub fn new(instance: &Arc<Instance>, window: &Arc<Window>) -> Result<Self> {
-        let display = window.display_handle().context("the display has no handle")?.as_raw();
-        let handle = window.window_handle().context("the window has no handle")?.as_raw();
-        // SAFETY: the instance has the display's extension; the surface keeps the window alive.
-        let raw =
-            unsafe { ash_window::create_surface(&instance.entry, &instance.raw, display, handle, None) }
-                .map_err(failed("making the window's surface"))?;
-        let ext = khr::surface::Instance::new(&instance.entry, &instance.raw);
-        Ok(Self { raw, ext, instance: instance.clone(), window: window.clone() })
-    }
-
-    /// Returns whether a queue of this family can present to the surface.
-    pub fn is_reached_by(&self, physical: vk::PhysicalDevice, family: u32) -> bool {
-        // SAFETY: a device of this instance, and one of its families.
-        unsafe { self.ext.get_physical_device_surface_support(physical, family, self.raw) }.unwrap_or(false)
-    }
-}
-
-impl Drop for Surface {
-    fn drop(&mut self) {
-        // SAFETY: its swapchain was destroyed before; the window is still alive.
-        unsafe { self.ext.destroy_surface(self.raw, None) };
-    }
-}
-
-pub struct Acquired {
+/// An image to draw one frame on. A picture needs no semaphores, because only this queue uses it.
+pub struct Drawable {
     pub target: Target,
     index: u32,
-    /// The semaphore that the submission waits for before it draws.
-    pub acquired: Option<vk::SemaphoreSubmitInfo<'static>>,
-    /// The semaphore that the submission signals once the image may be shown.
+    /// The submission waits for this before it draws: the image is not shown any more.
+    pub available: Option<vk::SemaphoreSubmitInfo<'static>>,
+    /// The submission signals this: the image may be shown.
     pub rendered: Option<vk::SemaphoreSubmitInfo<'static>>,
 }
 
-impl Acquired {
-    /// Wraps a picture, which needs no semaphores because only this queue uses it.
-    pub fn picture(image: &Image) -> Self {
+impl From<&Picture> for Drawable {
+    fn from(Picture { image, .. }: &Picture) -> Self {
         let layout = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
-        let target = Target { image: image.image.raw, view: image.view.raw, extent: image.extent, layout };
-        Self { target, index: 0, acquired: None, rendered: None }
+        let target = Target { image: image.image.raw, view: image.view.raw, layout };
+        Self { target, index: 0, available: None, rendered: None }
     }
 }
 
@@ -98,7 +70,7 @@ impl Swapchain {
         let modes = gpu.check("vkGetPhysicalDeviceSurfacePresentModesKHR", modes)?;
         let mode = if modes.contains(&wish) { wish } else { vk::PresentModeKHR::FIFO };
         if mode != wish {
-            crate::say(format_args!("note: this window cannot present as {wish:?}; using {mode:?}"));
+            say(format_args!("note: this window cannot present as {wish:?}; using {mode:?}"));
         }
         Ok(Self {
             raw: vk::SwapchainKHR::null(),
@@ -117,13 +89,13 @@ impl Swapchain {
     /// Acquires the next image. Returns `None` if this frame must be skipped.
     ///
     /// # Safety
-    /// `acquired` must be unsignalled, without a pending wait or signal. It must live until a submission has
+    /// `available` must be unsignalled, without a pending wait or signal. It must live until a submission has
     /// waited for it.
-    pub unsafe fn acquire(&mut self, acquired: vk::Semaphore) -> Result<Option<Acquired>> {
+    pub unsafe fn acquire(&mut self, available: vk::Semaphore) -> Result<Option<Drawable>> {
         let (ext, fence) = (&self.gpu.swapchain, vk::Fence::null());
         // ANCHOR: acquire
         // SAFETY: a live swapchain, and the caller's promise.
-        let found = unsafe { ext.acquire_next_image(self.raw, LIMIT_NS, acquired, fence) };
+        let found = unsafe { ext.acquire_next_image(self.raw, LIMIT_NS, available, fence) };
         if let Err(vk::Result::TIMEOUT | vk::Result::NOT_READY) = found {
             return Ok(None);
         }
@@ -133,10 +105,10 @@ impl Swapchain {
         self.is_stale = suboptimal;
         let Shown { image, view, rendered } = &self.images[index as usize];
         let layout = vk::ImageLayout::PRESENT_SRC_KHR;
-        Ok(Some(Acquired {
-            target: Target { image: *image, view: view.raw, extent: self.extent, layout },
+        Ok(Some(Drawable {
+            target: Target { image: *image, view: view.raw, layout },
             index,
-            acquired: Some(at(acquired, 0).stage_mask(vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT)),
+            available: Some(at(available, 0).stage_mask(vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT)),
             rendered: Some(at(rendered.raw, 0)),
         }))
         // ANCHOR_END: acquire
@@ -146,13 +118,11 @@ impl Swapchain {
     ///
     /// # Safety
     /// The image must be acquired from this swapchain, and a submission must signal its `rendered`.
-    pub unsafe fn present(&mut self, image: &Acquired) -> Result<()> {
+    pub unsafe fn present(&mut self, image: &Drawable) -> Result<()> {
         let (swapchains, indices) = ([self.raw], [image.index]);
         let waits = [self.images[image.index as usize].rendered.raw];
-        let info = vk::PresentInfoKHR::default()
-            .swapchains(&swapchains)
-            .image_indices(&indices)
-            .wait_semaphores(&waits);
+        let info = vk::PresentInfoKHR::default().swapchains(&swapchains).image_indices(&indices);
+        let info = info.wait_semaphores(&waits);
         self.surface.window.pre_present_notify();
         // SAFETY: the caller's promise; only this thread uses the queue.
         let shown = unsafe { self.gpu.swapchain.queue_present(self.gpu.queue, &info) };
@@ -205,19 +175,13 @@ impl Swapchain {
         let alpha = alpha.into_iter().find(|&alpha| caps.supported_composite_alpha.contains(alpha));
         // One more than the minimum, so that the CPU does not wait for the compositor. 0 means no maximum.
         let most = if caps.max_image_count == 0 { u32::MAX } else { caps.max_image_count };
-        let info = vk::SwapchainCreateInfoKHR::default()
-            .surface(surface)
-            .min_image_count((caps.min_image_count + 1).min(most))
-            .image_format(self.format.format)
-            .image_color_space(self.format.color_space)
-            .image_extent(extent)
-            .image_array_layers(1)
-            .image_usage(vk::ImageUsageFlags::COLOR_ATTACHMENT)
-            .pre_transform(caps.current_transform)
-            .composite_alpha(alpha.unwrap_or(vk::CompositeAlphaFlagsKHR::PRE_MULTIPLIED))
-            .present_mode(self.mode)
-            .clipped(true)
-            .old_swapchain(self.raw);
+        let (count, format) = ((caps.min_image_count + 1).min(most), self.format);
+        let info = vk::SwapchainCreateInfoKHR::default().surface(surface).min_image_count(count);
+        let info = info.image_format(format.format).image_color_space(format.color_space);
+        let info = info.image_extent(extent).image_array_layers(1).pre_transform(caps.current_transform);
+        let info = info.image_usage(vk::ImageUsageFlags::COLOR_ATTACHMENT).present_mode(self.mode);
+        let info = info.composite_alpha(alpha.unwrap_or(vk::CompositeAlphaFlagsKHR::PRE_MULTIPLIED));
+        let info = info.clipped(true).old_swapchain(self.raw);
         // SAFETY: the device can present to the surface; this retires the old swapchain.
         let made = unsafe { gpu.swapchain.create_swapchain(&info, None) };
         self.destroy();

@@ -1,10 +1,6 @@
 //! Opens the window, draws in it, and handles its events.
 
-#[cfg(target_os = "linux")]
-use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind, set_hook, take_hook};
-#[cfg(target_os = "linux")]
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -18,16 +14,13 @@ use winit::keyboard::{Key, NamedKey};
 use winit::raw_window_handle::HasDisplayHandle;
 use winit::window::{Window, WindowId};
 
-use crate::Options;
 use crate::draw::{Bar, Camera, View};
-use crate::frame::{Canvas, Frames, HandOff};
 use crate::gpu::Gpu;
-use crate::instance::Instance;
+use crate::instance::{Instance, Surface};
 use crate::measure::{Alone, Summary, Times};
-use crate::swapchain::{Surface, Swapchain};
-
-pub const KEYS: &str = "In the window: drag to turn, wheel to zoom. Up and down change the ring, left and right the batch. \
-                        C lets the CPU wait, B hides the bar, space pauses, escape ends.";
+use crate::options::{KEYS, Options, must_stop, say};
+use crate::swapchain::{Canvas, Swapchain};
+use crate::ways::{HandOff, Ways};
 
 /// The interval of checks for an image and for Ctrl-C while nothing is drawn.
 const LOOK: Duration = Duration::from_millis(30);
@@ -63,8 +56,8 @@ pub fn connect() -> Result<EventLoop<()>> {
 #[cfg(target_os = "linux")]
 fn has_wayland() -> bool {
     let variable = |name| std::env::var_os(name).unwrap_or_default();
-    let socket = PathBuf::from(variable("XDG_RUNTIME_DIR")).join(variable("WAYLAND_DISPLAY"));
-    !variable("WAYLAND_SOCKET").is_empty() || UnixStream::connect(socket).is_ok()
+    let socket = std::path::PathBuf::from(variable("XDG_RUNTIME_DIR")).join(variable("WAYLAND_DISPLAY"));
+    !variable("WAYLAND_SOCKET").is_empty() || std::os::unix::net::UnixStream::connect(socket).is_ok()
 }
 
 /// Returns Debian's package of the first shared library that `text` names: its name in lower case, and its version.
@@ -88,7 +81,7 @@ pub fn run(event_loop: EventLoop<()>, options: &Options) -> Result<Option<Summar
     let outcome = app.outcome.and(ended.context("the window system ended"));
     match app.state {
         None => outcome.map(|()| None),
-        Some(State { frames, times, .. }) => frames.close(outcome).map(|()| times.newest(usize::MAX)),
+        Some(State { ways, times, .. }) => ways.close(outcome).map(|()| times.newest(usize::MAX)),
     }
 }
 
@@ -165,7 +158,7 @@ impl ApplicationHandler for App<'_> {
     }
 
     fn about_to_wait(&mut self, event_loop: &ActiveEventLoop) {
-        if crate::must_stop() {
+        if must_stop() {
             event_loop.exit();
         }
         let Some(state) = &mut self.state else { return };
@@ -180,7 +173,7 @@ impl ApplicationHandler for App<'_> {
 }
 
 struct State {
-    frames: Frames,
+    ways: Ways,
     window: Arc<Window>,
     view: View,
     times: Times,
@@ -209,14 +202,13 @@ impl State {
             .with_inner_size(PhysicalSize::new(width, height));
         let window = Arc::new(event_loop.create_window(attributes).context("the window cannot be opened")?);
         let surface = Surface::new(&instance, &window)?;
-        let presents = |physical, family| surface.is_reached_by(physical, family);
-        let gpu = Gpu::new(instance, &options.wish(Some(&presents)))?;
+        let gpu = Gpu::new(instance, options, Some(&surface))?;
         let swapchain = Swapchain::new(&gpu, surface, options.present)?;
-        let frames = options.frames(&gpu, Canvas::Window(swapchain))?;
-        crate::say(KEYS);
+        let ways = Ways::new(&gpu, Canvas::Window(swapchain), options)?;
+        say(KEYS);
         let now = Instant::now();
         Ok(Self {
-            frames,
+            ways,
             window,
             view: View { camera: Camera::default(), time: 0.0, step: 1.0 / 60.0, bar: None },
             times: Times::default(),
@@ -237,11 +229,11 @@ impl State {
     fn redraw(&mut self) -> Result<()> {
         let now = Instant::now();
         if self.alone.is_none() && self.drawn > 0 && now - self.resized > STILL {
-            self.alone = Alone::measure(&mut self.frames, &self.view)?;
+            self.alone = Alone::measure(&mut self.ways, &self.view)?;
             self.times.pause();
         }
         let step = if self.is_paused { 0.0 } else { self.view.step };
-        if !self.frames.draw(&View { step, ..self.view })? {
+        if !self.ways.draw(&View { step, ..self.view })? {
             // The window is minimised, or is being resized.
             self.retry = Some(now + LOOK);
             self.times.pause();
@@ -266,15 +258,15 @@ impl State {
 
     fn retitle(&mut self) {
         let Some(Summary { mean, p50, p95, p99, .. }) = self.times.newest(self.since_title) else { return };
-        let Frames { field, hand_off, batch, gpu, .. } = &self.frames;
-        let who = match field {
-            Some(_) => format!("CUDA, ring {}, batch {batch}", self.frames.ring()),
+        let Ways { frames, hand_off, batch, .. } = &self.ways;
+        let who = match frames.field {
+            Some(_) => format!("CUDA, ring {}, batch {batch}", frames.ring()),
             None => "compute shader, no CUDA".to_owned(),
         };
         let waits = if *hand_off == HandOff::Cpu { ", the CPU waits" } else { "" };
         let mut title = format!(
             "wavefield: {}, {who}{waits}: {mean:.2} ms a frame (p50 {p50:.2}, p95 {p95:.2}, p99 {p99:.2})",
-            gpu.name
+            frames.gpu.name
         );
         self.view.bar = None;
         if let (Some(Alone { kernel, draw }), true) = (self.alone, self.shows_bar) {
@@ -288,12 +280,12 @@ impl State {
 
     /// Handles a key. Returns `false` to end the program.
     fn press(&mut self, key: &Key) -> Result<bool> {
-        let ring = self.frames.ring();
-        let Frames { batch, hand_off, .. } = &mut self.frames;
+        let ring = self.ways.frames.ring();
+        let Ways { batch, hand_off, .. } = &mut self.ways;
         match key.as_ref() {
             Key::Named(NamedKey::Escape) => return Ok(false),
-            Key::Named(NamedKey::ArrowUp) => self.frames.change_ring(1)?,
-            Key::Named(NamedKey::ArrowDown) => self.frames.change_ring(-1)?,
+            Key::Named(NamedKey::ArrowUp) => self.ways.change_ring(1)?,
+            Key::Named(NamedKey::ArrowDown) => self.ways.change_ring(-1)?,
             Key::Named(NamedKey::ArrowRight) => *batch = (*batch + 1).min(ring),
             Key::Named(NamedKey::ArrowLeft) => *batch = (*batch - 1).max(1),
             Key::Named(NamedKey::Space) => self.is_paused ^= true,
@@ -312,7 +304,7 @@ impl State {
     fn heed(&mut self, event: &WindowEvent) {
         match *event {
             WindowEvent::Resized(_) | WindowEvent::ScaleFactorChanged { .. } => {
-                if let Canvas::Window(swapchain) = &mut self.frames.canvas {
+                if let Canvas::Window(swapchain) = &mut self.ways.frames.canvas {
                     swapchain.is_stale = true;
                 }
                 (self.resized, self.alone, self.view.bar, self.retry) = (Instant::now(), None, None, None);

@@ -159,6 +159,8 @@ impl Address {
 /// An allocation, with what is needed to free it.
 enum Allocation {
     Own(Vec<u8>),
+    /// Page-locked memory of the CPU.
+    Host(Vec<u8>),
     Mapped(DeviceFns, vk::DeviceMemory),
 }
 
@@ -170,13 +172,20 @@ fn allocations() -> std::sync::MutexGuard<'static, HashMap<u64, Allocation>> {
 
 fn free(pointer: u64) -> Result<(), u32> {
     let allocation = allocations().remove(&pointer);
+    // As the real driver does, this waits for the jobs that still use the memory.
+    let wait = || {
+        while RUNNING.load(Ordering::SeqCst) > 0 && FAULT.load(Ordering::SeqCst) == 0 {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    };
     match allocation {
         Some(Allocation::Own(memory)) => {
-            // As the real driver does, this waits for the jobs that still use the memory.
-            while RUNNING.load(Ordering::SeqCst) > 0 && FAULT.load(Ordering::SeqCst) == 0 {
-                std::thread::sleep(Duration::from_micros(50));
-            }
+            wait();
             script::give_memory(memory.len() as u64);
+        }
+        Some(Allocation::Host(memory)) => {
+            wait();
+            drop(memory);
         }
         Some(Allocation::Mapped(device, memory)) => device.unmap(memory),
         None => return Err(INVALID_VALUE),
@@ -513,10 +522,14 @@ exports! {
             "first_wave" => FIRST_WAVE,
             "swell" => SWELL,
             "squares" => SQUARES,
+            "write_words" => WRITE_WORDS,
             // Their tests look at the calls, not at what is written.
             "ocean" | "pond" | "ripples" | "swarm" | "answer" | "surface_read" | "surface_write" => NOTHING,
             unknown => {
-                eprintln!("stand-in: it has no kernel `{unknown}`: tests/stand_in/src/lib.rs says how to add one");
+                eprintln!(
+                    "stand-in: it has no kernel `{unknown}`. To add it, follow `write_words` through \
+                     tests/stand_in/src/cuda.rs: its name, its number, its arguments, its code"
+                );
                 return Err(NOT_FOUND);
             }
         };
@@ -534,6 +547,16 @@ exports! {
             _ => return Err(INVALID_VALUE),
         } as c_int;
         Ok(())
+    }
+    fn cuLaunchHostFunc(
+        stream: *mut c_void, function: unsafe extern "C" fn(*mut c_void), argument: *mut c_void
+    ) {
+        let argument = argument as usize;
+        stream_of(stream)?.push(move || {
+            // SAFETY: the caller's promise.
+            unsafe { function(argument as *mut c_void) };
+            Ok(())
+        })
     }
     fn cuLaunchKernel(
         function: *mut c_void, bx: c_uint, _by: c_uint, _bz: c_uint, tx: c_uint, _ty: c_uint, _tz: c_uint,
@@ -554,12 +577,13 @@ exports! {
             let (from, to) = (*look::<Level>(out.0 as *mut _)?, *look::<Level>(*argument(1).cast())?);
             return stream_of(stream)?.push(move || reduce(from, to));
         }
-        if kernel == FILL {
+        if kernel == FILL || kernel == WRITE_WORDS {
             let (words, frame): (u32, u32) = (*argument(1).cast(), *argument(2).cast());
+            let late: u64 = if kernel == WRITE_WORDS { *argument(3).cast() } else { 0 };
             if u64::from(bx) * u64::from(tx) < u64::from(words) {
                 script::offence(format!("{} threads were launched for {words} words", u64::from(bx) * u64::from(tx)));
             }
-            return stream_of(stream)?.push(move || fill(out, words, frame));
+            return stream_of(stream)?.push(move || fill(out, words, frame, late));
         }
         if kernel == FIRST_WAVE {
             let (count, frame, late): (u32, u32, u64) = (*argument(1).cast(), *argument(2).cast(), *argument(3).cast());
@@ -652,6 +676,18 @@ exports! {
     fn cuMemFree_v2(pointer: u64) {
         free(pointer)?;
         alive("CUDA memory", -1);
+        Ok(())
+    }
+    fn cuMemHostAlloc(pointer: *mut *mut c_void, size: usize, _flags: c_uint) {
+        let mut memory = vec![0u8; size];
+        *pointer = memory.as_mut_ptr().cast();
+        allocations().insert(*pointer as u64, Allocation::Host(memory));
+        alive("page-locked memory", 1);
+        Ok(())
+    }
+    fn cuMemFreeHost(pointer: *mut c_void) {
+        free(pointer as u64)?;
+        alive("page-locked memory", -1);
         Ok(())
     }
     fn cuMemsetD32Async(target: u64, value: c_uint, count: usize, stream: *mut c_void) {
@@ -1145,9 +1181,10 @@ const LOOK: usize = 20;
 const FIRST_WAVE: usize = 21;
 const SWELL: usize = 22;
 const SQUARES: usize = 23;
+const WRITE_WORDS: usize = 24;
 
 /// The arguments of every kernel except [`STAMP`], [`REDUCE`], [`FILL`], [`INVERT`], [`LOOK`],
-/// [`FIRST_WAVE`], [`SWELL`] and [`SQUARES`].
+/// [`FIRST_WAVE`], [`SWELL`], [`SQUARES`] and [`WRITE_WORDS`].
 #[derive(Clone, Copy, Default)]
 struct Arguments {
     cols: u32,
@@ -1314,8 +1351,10 @@ fn count<const N: usize>(counters: Address, add: [u64; N]) -> Result<(), u32> {
     Ok(())
 }
 
-/// The formula of `crates/vulkan-cuda/examples/fill/fill.ptx`.
-fn fill(out: Address, words: u32, frame: u32) -> Result<(), u32> {
+/// The formula of `crates/vulkan-cuda/examples/fill/fill.ptx` and `examples/hand_offs.ptx`. The clock has
+/// 1 GHz.
+fn fill(out: Address, words: u32, frame: u32, late: u64) -> Result<(), u32> {
+    std::thread::sleep(Duration::from_nanos(late));
     for (index, word) in (0..words).zip(out.bytes(4 * u64::from(words)).chunks_exact_mut(4)) {
         word.copy_from_slice(&(index ^ frame.wrapping_mul(0x9e37_79b1)).to_ne_bytes());
     }

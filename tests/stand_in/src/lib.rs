@@ -44,12 +44,17 @@
 //! | `examples/wgpu` | `pattern`, `pattern_texels`, `check_pattern`, `check_pattern_texels` |
 //! | `examples/bevy`, `examples/eframe` | `swell`, `squares` |
 //! | `examples/first_frame.ptx` | `first_wave` |
+//! | `examples/hand_offs.ptx` | `write_words` |
 //! | `examples/render_to_cuda` | `look` |
 //! | `crates/vulkan-cuda/examples` | `fill`, `invert` |
 //!
-//! A kernel of any other name is not found (500). For a kernel of your own, add the name to
-//! `cuModuleGetFunction` and the code to `run` in [`cuda`], or fill the slot with `cuMemsetD32Async` or a
-//! copy: these work. A kernel in Vulkan's command buffer (`--handoff inline`) never writes anything.
+//! A kernel of any other name is not found (500). To add one, follow `write_words` through [`cuda`]: its name
+//! in `cuModuleGetFunction`, its number, its arguments in `cuLaunchKernel`, and its code, which is `fill`.
+//! Without a kernel, `cuMemsetD32Async` and copies fill a slot, too. If you change the PTX of a kernel in the
+//! table, change its code here as well. A kernel in Vulkan's command buffer (`--handoff inline`) never writes
+//! anything.
+//!
+//! `scripts/stand-in.sh PROGRAM` runs any program on the stand-in.
 
 // The callers are the program and the Vulkan loader. They promise what the two APIs demand of every caller.
 #![allow(unsafe_op_in_unsafe_fn, clippy::missing_safety_doc, clippy::too_many_arguments)]
