@@ -14,12 +14,12 @@
 //!
 //! **Why no frame is torn.** Frame n-K used the same slot, and Vulkan signals `free` = n+1-K when it has drawn
 //! that frame. If CUDA did not wait for it, the kernel would overwrite a slot that Vulkan still draws, and the
-//! picture would show parts of frame n too early. CUDA signals `ready` = n+1 when the kernel is done. If Vulkan
-//! did not wait for it, the picture would show frame n-K again, or a part of it. No driver and no validation
-//! layer reports either mistake. PACE does not protect the slot: K + 1 frames may be in flight, so frame n-K
+//! picture of frame n-K would show parts of frame n. CUDA signals `ready` = n+1 when the kernel is done. If
+//! Vulkan did not wait for it, the picture of frame n would show frame n-K, or parts of it. No driver and no
+//! validation layer reports either mistake. PACE does not protect the slot: K + 1 frames may be in flight, so frame n-K
 //! may still be drawn while the CPU enqueues frame n.
 //!
-//! The CPU enqueues both lines and waits for neither.
+//! The CPU enqueues both lines, and waits neither for `free` nor for `ready`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -64,11 +64,11 @@ impl Frames {
         // BEGIN TO WRITE slot n mod K. CUDA's stream waits, on the GPU, for `free` >= n+1-K. The CPU goes on.
         let write = ring.write()?.context("the program has not submitted the last frame of this slot")?;
 
-        // LAUNCH the kernel. The slot belongs to CUDA as long as `write` lives.
+        // LAUNCH the kernel. What the stream does from here on may write the slot.
         wave.launch(&write, view.time)?;
 
-        // HAND OVER the slot. After the kernel, CUDA's stream signals `ready` = n+1. From here on the slot
-        // belongs to Vulkan, as long as `read` lives. (After a copy or a memset, call `finish` instead.)
+        // HAND OVER the slot. After the kernel, CUDA's stream signals `ready` = n+1. From here on Vulkan may
+        // read the slot, after its wait. (After a copy or a memset, call `finish` instead.)
         let read = write.finish_after_kernels()?;
         // ANCHOR_END: write
 
@@ -92,7 +92,7 @@ impl Frames {
             // SAFETY: recorded above. Everything lives until the frame is drawn.
             unsafe { flights.submit(commands, &waits, &signals) }
         };
-        // SAFETY: `enqueue` makes one submission with both semaphores, or none and returns an error.
+        // SAFETY: `enqueue` makes one submission, with both semaphores. If that fails, it returns the error.
         unsafe { read.submit(enqueue) }?;
 
         // PRESENT the image, once it is drawn.
