@@ -1,7 +1,7 @@
 //! A plugin for Bevy: a CUDA kernel writes the vertices of a mesh, each frame.
 //!
 //! Bevy keeps the vertices of all meshes in a few large buffers of its own. So one copy, on the GPU, takes each frame from
-//! CUDA's slot to the mesh's place there. For everything else the mesh is like any other: materials, shadows, cameras.
+//! CUDA's slot to the mesh's place there. The mesh has materials and shadows like any other, but Bevy does not know where it is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -23,6 +23,7 @@ pub const MESH: Handle<Mesh> = uuid_handle!("5b6ab7a8-23b5-4b0a-9f5e-0d2a1c7c9e1
 /// Columns and rows of vertices.
 pub const SIZE: [u32; 2] = [256, 256];
 const VERTICES: u32 = SIZE[0] * SIZE[1];
+/// Of a vertex: the sum of all attributes, which Bevy interleaves.
 const BYTES: u64 = 24;
 
 /// Add it before `DefaultPlugins`, because it changes how Bevy opens the device.
@@ -48,12 +49,11 @@ struct Cuda {
 
 impl Plugin for CudaPlugin {
     fn build(&self, app: &mut App) {
-        let mut settings = RawVulkanInitSettings::default();
+        let mut settings = app.world_mut().get_resource_or_init::<RawVulkanInitSettings>();
         // SAFETY: adds only extensions that the adapter has.
         unsafe {
             settings.add_create_device_callback(|args, adapter, _| vulkan_cuda_wgpu::extend(args, adapter));
         }
-        app.insert_resource(settings);
     }
 
     fn finish(&self, app: &mut App) {
@@ -64,6 +64,7 @@ impl Plugin for CudaPlugin {
         }
         // By then the mesh has its place. `frame` has the whole render world, so nothing else submits meanwhile.
         let frame = frame.after(RenderSystems::PrepareAssets).before(RenderSystems::Render);
+        let frame = frame.run_if(resource_exists::<Cuda>); // Not without a GPU that both have.
         render.insert_resource(self.clone()).add_systems(RenderStartup, begin).add_systems(Render, frame);
     }
 }

@@ -2,7 +2,7 @@
 //! tensor's handle instead of `heights`.
 //!
 //! CubeCL neither writes to memory of others nor shows its stream. So one copy, on the GPU, takes each frame to a slot, and
-//! events of the whole CUDA context order CubeCL's stream and the ring's. The CPU waits for nothing.
+//! events of the whole CUDA context order CubeCL's stream and the ring's. The CPU is at most one frame ahead.
 
 use std::process::ExitCode;
 use std::time::Instant;

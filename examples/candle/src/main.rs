@@ -1,5 +1,5 @@
 //! A model of candle computes heights, wgpu draws them, and the picture comes back as a tensor. The rings are on candle's own
-//! stream, so its kernels need no other order. The CPU waits for nothing.
+//! stream, so its kernels need no other order. The CPU waits only to be at most one frame ahead.
 //!
 //! Each frame is copied on the GPU: from the model's tensor to a slot, because candle's operations write only to memory of
 //! their own; from wgpu's picture to the slot of the way back; and from there to a tensor, because an image's texels are not
@@ -69,6 +69,7 @@ fn main() -> Result<ExitCode> {
         let turn = to_wgpu.write()?.context("each frame is submitted before the next one")?;
         support::delay(&options, turn.stream())?;
         {
+            // `heights` is the whole of its storage, in order. For others call `force_contiguous` before.
             let (storage, _) = heights.storage_and_layout();
             let Storage::Cuda(storage) = &*storage else { anyhow::bail!("the model runs on the GPU") };
             turn.stream().memcpy_dtod(storage.as_cuda_slice::<f32>()?, &mut turn.view::<f32>()?)?;
