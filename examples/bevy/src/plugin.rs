@@ -32,7 +32,6 @@ pub struct CudaPlugin {
     pub options: Options,
     /// How many frames CUDA has written.
     pub written: Arc<AtomicU32>,
-    /// Whether the check has failed.
     pub failed: Arc<AtomicBool>,
 }
 
@@ -69,7 +68,6 @@ impl Plugin for CudaPlugin {
     }
 }
 
-/// Takes the device that Bevy has opened.
 fn begin(
     mut commands: Commands,
     plugin: Res<CudaPlugin>,
