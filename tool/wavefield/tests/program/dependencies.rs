@@ -113,14 +113,14 @@ fn every_crate_of_the_program_is_among_the_licences() {
 }
 
 #[test]
-fn the_list_of_a_release_names_every_package_that_is_published() {
+fn the_script_of_a_release_names_every_package_that_is_published() {
     let Some(packages) = packages() else { return };
-    let Ok(list) = std::fs::read_to_string(std::path::Path::new(common::ROOT).join("CONTRIBUTING.md")) else {
-        return common::skip("the published package has no CONTRIBUTING.md");
+    let Ok(script) = std::fs::read_to_string(std::path::Path::new(common::ROOT).join("scripts/release.sh"))
+    else {
+        return common::skip("the published package has no scripts");
     };
-    let list = list.split_once("## Release").expect("the list").1;
-    let named: Vec<_> =
-        list.split("cargo publish -p ").skip(1).map(|rest| rest.split([' ', '`']).next()).collect();
+    let list = script.lines().find_map(|line| line.strip_prefix("libraries=(")).expect("the list");
+    let named: Vec<_> = list.split("-p ").skip(1).map(|rest| rest.split(' ').next()).collect();
     let published: Vec<_> = packages
         .iter()
         .filter(|package| package["source"].is_null() && package["publish"].is_null())
