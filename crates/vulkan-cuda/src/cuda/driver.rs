@@ -49,7 +49,9 @@ fn open() -> Result<Library> {
         return Err(refused.remove(0));
     }
     let all = refused.iter().map(Error::to_string).chain(missing).collect::<Vec<_>>().join("; ");
-    Err(Error::Driver { reason: format!("no libcuda works: {all}"), hint: "install NVIDIA's driver" })
+    // The system's error names the file only on Linux.
+    let name = if cfg!(windows) { "nvcuda.dll" } else { "libcuda" };
+    Err(Error::Driver { reason: format!("no {name} works: {all}"), hint: "install NVIDIA's driver" })
 }
 
 fn initialise(library: &Library, file: &str) -> Result<()> {
