@@ -11,7 +11,10 @@ cd "$root"
 export WAVEFIELD_REQUIRE_TOOLS=1
 
 guide() { scripts/book.sh; }
-windows() { scripts/check-windows.sh; }
+windows() {
+    scripts/check-windows.sh
+    scripts/windows.sh
+}
 interface() {
     cargo doc --locked --quiet -p vulkan-cuda --no-deps
     scripts/api.py
@@ -39,7 +42,7 @@ for check; do
     [[ " ${checks[*]} " == *" $check "* ]] || { say "there is no check $check, but ${checks[*]}"; exit 2; }
 done
 (($#)) || set -- "${checks[@]}"
-setup essentials x11_window test_tools python_tools
+setup essentials x11_window test_tools python_tools windows_tools
 failed=()
 for check; do
     say "$check"
