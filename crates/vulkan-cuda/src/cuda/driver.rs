@@ -276,7 +276,7 @@ mod tests {
     /// device.
     #[test]
     fn a_refused_luid_is_none() {
-        let bytes = [1, 2, 3, 4, 5, 6, 7, -1];
+        let bytes = [1, 2, 3, 4, 5, 6, 7, 255_u8 as c_char];
         for code in [1, 2, 3, 100, 101, 201, 304, 801, 999, 12_345] {
             assert_eq!(luid_of(Code(code), bytes, 1), None, "{code}");
         }
