@@ -147,9 +147,8 @@ ctrl_c() {
 window() { xdotool search --onlyvisible --name "$1"; }
 size_of() { xdotool getwindowgeometry "$1" | sed -n 's/.*Geometry: //p'; }
 is_resized() { [[ $(size_of "$1") != "$2" ]]; }
-# screenshot NAME: it must have many colours.
+# screenshot NAME: it must have many colours. Wine paints a window black when its title changes, until the next frame.
 screenshot() {
-    sleep 3
     xwd -silent -root -out "$keep/$1.xwd"
     (($(tail -c +4000 "$keep/$1.xwd" | od -An -v -tx4 -w4 | sort -u | wc -l) > 1000))
 }
@@ -166,7 +165,8 @@ demo_window() {
     xdotool mousemove $x $y mousedown 1 sleep 0.5 mousemove $((x + 60)) $((y + 40)) sleep 0.5 \
         mousemove $((x + 160)) $((y + 120)) sleep 0.5 mouseup 1
     wait_for is_resized "$opened" "$size"
-    screenshot demo
+    sleep 3
+    wait_for screenshot demo
     size=$(size_of "$opened")
     xdotool mousemove $((${size%x*} - 14)) 12 click 1
     wait $!
@@ -177,7 +177,8 @@ tool_window() {
     xdotool windowfocus "$(window wavefield:)" key s
     wait_for test -s wavefield-1.png
     xdotool key F1
-    screenshot tool
+    sleep 3
+    wait_for screenshot tool
     xdotool key alt+F4
     wait $!
 }
