@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# packages.sh [CHECK...]: checks what few changes touch and what takes long to build: the guide, the Windows build, the library's
-# interface and its versions of CUDA, the examples with wgpu, OpenGL and ArrayFire, and the Python wheel. Sets up what is
-# missing, like test.sh. Without arguments it runs all of them.
+# packages.sh [CHECK...]: checks what few changes touch and what takes long to build: the guide, the builds for Windows and aarch64,
+# the library's interface and its versions of CUDA, the examples with wgpu, OpenGL and ArrayFire, and the Python wheel. Sets up
+# what is missing, like test.sh. Without arguments it runs all of them.
 #
 # Exit codes: 0 clean, 1 errors, 2 wrong usage.
 set -euo pipefail
@@ -14,6 +14,13 @@ guide() { scripts/book.sh; }
 windows() {
     scripts/check-windows.sh
     scripts/windows.sh
+}
+# For DGX Spark, Jetson and Grace, where `c_char` is unsigned: nothing is linked.
+aarch64() {
+    # shellcheck source=scripts/windows-rust.sh
+    source scripts/windows-rust.sh
+    CARGO_TARGET_DIR=$home/aarch64 cargo check --locked -p vulkan-cuda -p wavefield-demo -p wavefield --all-targets "$build_std" \
+        --target aarch64-unknown-linux-gnu
 }
 interface() {
     cargo doc --locked --quiet -p vulkan-cuda --no-deps
@@ -37,7 +44,7 @@ arrayfire() {
 }
 wheel() { scripts/wheel.sh; }
 
-checks=(guide windows interface wgpu opengl arrayfire wheel)
+checks=(guide windows aarch64 interface wgpu opengl arrayfire wheel)
 for check; do
     [[ " ${checks[*]} " == *" $check "* ]] || { say "there is no check $check, but ${checks[*]}"; exit 2; }
 done
