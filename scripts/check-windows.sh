@@ -1,96 +1,17 @@
 #!/usr/bin/env bash
-# Type-checks and lints the Windows build, tests included, on Debian or Ubuntu: nothing is linked and nothing runs.
-#
-# It needs cargo, and apt-get with its lists. (As root it runs apt-get update if there are none.) rustup cannot always add
-# a target. So this takes a compiler, its sources and its linter, all of one version, from the distribution's packages,
-# and builds the standard library for Windows from those sources. The packages are not installed: they are unpacked under
-# target/windows-check/ (150 MB to fetch, 1 GB unpacked) and reused by the next run.
+# Type-checks and lints the Windows build, tests included, on Debian or Ubuntu: nothing is linked and nothing runs (for that,
+# windows.sh). It needs cargo, and apt-get with its lists; windows-rust.sh fetches the compiler.
 #
 # Exit codes: 0 clean, 1 errors or warnings, 77 skipped, with the reason.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$root"
+# shellcheck source=scripts/windows-rust.sh
+source scripts/windows-rust.sh
 
-target=x86_64-pc-windows-msvc
-home=$root/target/windows-check
-
-skip() { say "skipped: $*"; exit 77; }
-
-# Sets of packages with a compiler: compiler, sources and linter, the best set first. Debian has a recent one for its
-# browsers. Ubuntu has several, with the version in the name.
-sets() {
-    local version
-    echo 'rustc-web rust-web-src rust-web-clippy'
-    for version in $(apt-cache pkgnames rustc-1. | sed -n 's/^rustc-\(1\.[0-9]*\)$/\1/p' | sort -rV); do
-        echo "rustc-$version rust-$version-src rust-$version-clippy"
-    done
-    echo 'rustc rust-src rust-clippy'
-}
-
-candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([^(]*\)$/\1/p'; }
-
-# newer VERSION THAN: compares versions like 1.96.0, with or without a distribution's suffix.
-newer() { [[ $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$2" ]]; }
-
-# Sets `packages` (the set) and `version`.
-choose() {
-    local oldest
-    oldest=$(oldest_rust)
-    while read -ra packages; do
-        version=$(candidate "${packages[0]}")
-        if [[ -z $version ]] || ! newer "$version" "$oldest"; then continue; fi
-        [[ $(candidate "${packages[1]}") == "$version" && $(candidate "${packages[2]}") == "$version" ]] && return
-    done < <(sets)
-    skip "no package here has a compiler of Rust $oldest or later with its sources (rustc-web, rust-web-src," \
-        "rust-web-clippy on Debian). apt-get update first, if the lists are old or empty"
-}
-
-# The set, and the compiler's own libraries, which the system may lack.
-wanted() {
-    printf '%s\n' "${packages[@]}"
-    # The packages depend on the standard library for this machine, and that on the compiler's libraries.
-    LC_ALL=C apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces \
-        --no-enhances "${packages[@]}" | sed -n 's/^\([a-z].*\)$/\1/p' | grep -E '^(libstd-rust|libllvm)' || true
-}
-
-fetch() {
-    local package debs=$home/debs
-    rm -rf "$home/sysroot" "$debs"
-    mkdir -p "$debs" "$home/sysroot"
-    mapfile -t list < <(wanted | sort -u)
-    say "fetching ${list[*]} ($version)"
-    (cd "$debs" && apt-get -qq download "${list[@]}" 2>&1 | sed '/unsandboxed/d' >&2) ||
-        skip 'the packages could not be fetched. Is this machine online?'
-    for package in "$debs"/*.deb; do
-        dpkg-deb -x "$package" "$home/sysroot"
-        rm "$package"
-    done
-    echo "$version" >"$home/version"
-}
-
-[[ $(uname -sm) == 'Linux x86_64' ]] || skip 'the packages are for Linux on x86_64'
-has_program cargo || PATH=$PATH:${CARGO_HOME:-${HOME:-}/.cargo}/bin
-for tool in cargo apt-cache apt-get dpkg-deb; do
-    has_program "$tool" || skip "there is no $tool"
-done
-# A fresh image has no lists, so apt knows no packages.
-has_lists || ((EUID != 0)) || apt_get update || true
-choose
-[[ $(cat "$home/version" 2>/dev/null) == "$version" ]] || fetch
-
-# Ubuntu installs each version into a separate folder.
-bin=$(dirname "$(find "$home/sysroot/usr" -path '*/bin/cargo-clippy' -print -quit)")
-libraries=$(find "$home/sysroot/usr/lib" -name 'librustc_driver-*.so' -printf '%h:')$home/sysroot/usr/lib/x86_64-linux-gnu
-# The compiler's own libraries are next to it; all others are the system's.
-export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-# Only a nightly compiler may build the standard library, unless RUSTC_BOOTSTRAP is set.
-export RUSTC=$bin/rustc RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$home/build
-"$RUSTC" --version >/dev/null 2>&1 || skip "$version does not start here: $("$RUSTC" --version 2>&1 | head -n 1)"
-[[ -d $("$RUSTC" --print sysroot)/lib/rustlib/src/rust/library/std ]] || skip "${packages[1]} is not where it is looked for"
-
-say "$("$RUSTC" --version), $target"
+export CARGO_TARGET_DIR=$home/build
 # The linter finds its driver next to it, of the same version as the compiler.
-CARGO=$(command -v cargo) "$bin/cargo-clippy" clippy --locked "${crates[@]}" --exclude wavefield-stand-in --all-targets -Zbuild-std=std,panic_unwind \
-    --target "$target" -- -D warnings || { say 'FAILED'; exit 1; }
-say 'the Windows build is clean (type-checked and linted, not run)'
+CARGO=$(command -v cargo) "$bin/cargo-clippy" clippy --locked "${crates[@]}" --exclude wavefield-stand-in --all-targets "$build_std" \
+    --target x86_64-pc-windows-msvc -- -D warnings || { say 'FAILED'; exit 1; }
+say 'the Windows build is clean (type-checked and linted; windows.sh runs it)'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# packages.sh [CHECK...]: checks what few changes touch and what takes long to build: the guide, the Windows build, the library's
-# interface and its versions of CUDA, the examples with wgpu, engines (Bevy, eframe, CubeCL, candle), OpenGL and ArrayFire, and
-# the Python wheel. Sets up what is missing, like test.sh. Without arguments it runs all of them.
+# packages.sh [CHECK...]: checks what few changes touch and what takes long to build: the guide, the builds for Windows and aarch64,
+# the library's interface and its versions of CUDA, the examples with wgpu, engines (Bevy, eframe, CubeCL, candle), OpenGL and
+# ArrayFire, and the Python wheel. Sets up what is missing, like test.sh. Without arguments it runs all of them.
 #
 # Exit codes: 0 clean, 1 errors, 2 wrong usage.
 set -euo pipefail
@@ -11,7 +11,17 @@ cd "$root"
 export WAVEFIELD_REQUIRE_TOOLS=1
 
 guide() { scripts/book.sh; }
-windows() { scripts/check-windows.sh; }
+windows() {
+    scripts/check-windows.sh
+    scripts/windows.sh
+}
+# For DGX Spark, Jetson and Grace, where `c_char` is unsigned: nothing is linked.
+aarch64() {
+    # shellcheck source=scripts/windows-rust.sh
+    source scripts/windows-rust.sh
+    CARGO_TARGET_DIR=$home/aarch64 cargo check --locked -p vulkan-cuda -p wavefield-demo -p wavefield --all-targets "$build_std" \
+        --target aarch64-unknown-linux-gnu
+}
 interface() {
     cargo doc --locked --quiet -p vulkan-cuda --no-deps --features cuda-12090
     scripts/api.py
@@ -44,12 +54,12 @@ arrayfire() {
 }
 wheel() { scripts/wheel.sh; }
 
-checks=(guide windows interface wgpu engines opengl arrayfire wheel)
+checks=(guide windows aarch64 interface wgpu engines opengl arrayfire wheel)
 for check; do
     [[ " ${checks[*]} " == *" $check "* ]] || { say "there is no check $check, but ${checks[*]}"; exit 2; }
 done
 (($#)) || set -- "${checks[@]}"
-setup essentials x11_window test_tools python_tools
+setup essentials x11_window test_tools python_tools windows_tools
 failed=()
 for check; do
     say "$check"

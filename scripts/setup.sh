@@ -51,11 +51,16 @@ END
 }
 
 # If one of these is missing, the tests that need it print that they are skipped.
-test_tools() {
+display_tools() {
     cat <<'END'
 has_program Xvfb     | xvfb                    | xorg-x11-server-Xvfb     | xorg-server-xvfb         | tests: a display without a screen
 has_program xwd      | x11-apps                | xwd                      | xorg-xwd                 | tests: what a window shows
 has_program xdotool  | xdotool                 | xdotool                  | xdotool                  | tests: keys and mouse
+END
+}
+test_tools() {
+    display_tools
+    cat <<'END'
 has_program chromium | chromium                | chromium                 | chromium                 | tests: pages
 has_validation_layer | vulkan-validationlayers | vulkan-validation-layers | vulkan-validation-layers | tests: wrong use of Vulkan
 has_library libEGL.so.1      | libegl1                      | libglvnd-egl                       | libglvnd       | tests: OpenGL
@@ -63,6 +68,12 @@ has_library libEGL_mesa.so.0 | libegl-mesa0 libgl1-mesa-dri | mesa-libEGL mesa-d
 has_program c++              | g++                          | gcc-c++                            | gcc            | tests: the example in C++
 has_vulkan_headers           | libvulkan-dev                | vulkan-headers vulkan-loader-devel | vulkan-headers | tests: the example in C++
 has_clang                    | clang-14,clang               | clang                              | clang          | tests: the kernels are built again
+END
+}
+windows_tools() {
+    cat <<'END'
+has_program wine                   | wine wine64                | wine        | wine          | running Windows programs
+has_program x86_64-w64-mingw32-gcc | gcc-mingw-w64-x86-64-win32 | mingw64-gcc | mingw-w64-gcc | linking Windows programs
 END
 }
 python_tools() {

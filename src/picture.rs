@@ -76,9 +76,13 @@ impl WholeFile {
     /// Creates the temporary file. If the path cannot be written, this fails before anything is drawn.
     pub fn create(path: &Path) -> Result<Self> {
         let failed = || format!("cannot write {}", path.display());
-        // The rename would replace a device or a link.
-        if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
-            return Err(anyhow!("it exists, and is not a regular file")).with_context(failed);
+        // The rename would replace a device or a link, and on Linux also a file that this user may not write.
+        match fs::symlink_metadata(path) {
+            Ok(found) if found.is_file() => {
+                File::options().write(true).open(path).with_context(failed)?;
+            }
+            Ok(_) => return Err(anyhow!("it exists, and is not a regular file")).with_context(failed),
+            Err(_) => {}
         }
         let mut name = path.file_name().context("it has no name").with_context(failed)?.to_owned();
         name.push(format!(".{}.part", std::process::id()));

@@ -16,6 +16,7 @@ use cudarc::driver::sys::{
 };
 use half::f16;
 
+use crate::os as libc;
 use crate::script::{self, alive};
 use crate::shared::{self, Exported};
 use crate::vulkan::DeviceFns;
@@ -344,8 +345,12 @@ exports! {
     fn cuDeviceGetUuid(uuid: *mut [u8; 16], device: c_int) { *uuid = uuid_of(device); Ok(()) }
     fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) { *uuid = uuid_of(device); Ok(()) }
 
-    // The driver's answer on Linux.
-    fn cuDeviceGetLuid(_luid: *mut [u8; 8], _node_mask: *mut c_uint, _device: c_int) { Err(NOT_SUPPORTED) }
+    // Without a number in `STAND_IN_LUID`, the driver's answer on Linux.
+    fn cuDeviceGetLuid(luid: *mut [u8; 8], node_mask: *mut c_uint, device: c_int) {
+        let first = script::number("STAND_IN_LUID").ok_or(NOT_SUPPORTED)?;
+        (*luid, *node_mask) = ((first + device as u64).to_le_bytes(), 1);
+        Ok(())
+    }
 
     fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device: c_int) {
         *context = std::ptr::without_provenance_mut(CONTEXT * (device as usize + 1));

@@ -24,6 +24,7 @@
 //! | `STAND_IN_SMALL_BUFFERS` | if set, a buffer needs half of its own size, as a driver that wraps around would say |
 //! | `STAND_IN_KERNEL_MS` | the shortest time of a kernel, in milliseconds |
 //! | `STAND_IN_UUID` | the CUDA device's UUID, 32 hexadecimal digits and dashes, for processes that do not use Vulkan |
+//! | `STAND_IN_LUID` | the CUDA device's LUID as a number; without it there is none, as outside Windows |
 //!
 //! Without `STAND_IN_UUID`, the CUDA device has the UUID of the first Vulkan device that the layer sees, and
 //! a question for it waits until Vulkan has an instance. Without the layer, the UUID is all zeros.
@@ -62,6 +63,7 @@
 pub mod cuda;
 #[allow(non_snake_case)] // As in NVRTC.
 pub mod nvrtc;
+mod os;
 pub mod script;
 mod shared;
 mod sparse;

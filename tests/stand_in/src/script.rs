@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
+use crate::os as libc;
+
 /// One entry of `STAND_IN_FAIL`.
 struct Order {
     call: String,
@@ -79,6 +81,7 @@ fn tell(name: &str, count: u64) {
     if let Some(path) = asked(&ASKED[0], name, count) {
         let _ = std::fs::write(path, "");
     }
+    #[cfg(unix)]
     if let Some(bytes) = asked(&ASKED[1], name, count).and_then(|bytes| bytes.parse().ok()) {
         let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
         // SAFETY: reads the local structure.
@@ -99,6 +102,7 @@ fn beside(name: &str) -> Option<&'static str> {
 
 /// Whether this library is a copy in a folder `stubs`. A toolkit has such a `libcuda`, which is only for
 /// linking.
+#[cfg(unix)]
 fn is_stub() -> bool {
     // SAFETY: the address is in this library; the name is a static, terminated string.
     unsafe {
@@ -110,6 +114,7 @@ fn is_stub() -> bool {
 
 /// Notes a call. If it must fail, returns the code.
 pub(crate) fn call(name: &'static str) -> Option<i32> {
+    #[cfg(unix)]
     if name == "cuInit" && is_stub() {
         return Some(34); // CUDA_ERROR_STUB_LIBRARY
     }

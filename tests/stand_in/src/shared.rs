@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ash::vk;
 
+use crate::os as libc;
 use crate::vulkan::DeviceFns;
 
 /// What a descriptor stands for.

@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use ash::vk::{self, Handle};
 
 use crate::cuda::Head;
+use crate::os as libc;
 use crate::script::{self, alive};
 use crate::shared::{self, Exported, Semaphore};
 use crate::sparse;

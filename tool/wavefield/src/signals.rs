@@ -78,14 +78,44 @@ mod unix {
     }
 }
 
-/// Requests `stop` at the first Ctrl-C. The next Ctrl-C ends the process.
 #[cfg(windows)]
-pub(crate) fn listen(stop: &wavefield_run::Stop) -> Result<(), ctrlc::Error> {
-    let stop = stop.clone();
-    ctrlc::set_handler(move || match stop.requested() {
-        false => stop.request(),
-        true => leave_at_once(1),
-    })
+pub(crate) use windows::listen;
+
+#[cfg(windows)]
+mod windows {
+    use std::io::{Error, Result};
+    use std::sync::OnceLock;
+
+    use wavefield_run::Stop;
+    use windows_sys::Win32::Foundation::{FALSE, TRUE};
+    use windows_sys::Win32::System::Console::{CTRL_BREAK_EVENT, CTRL_C_EVENT, SetConsoleCtrlHandler};
+    use windows_sys::core::BOOL;
+
+    static STOP: OnceLock<Stop> = OnceLock::new();
+
+    /// Requests `stop` at the first Ctrl-C, or when the console is closed or the user logs off. The next event ends the
+    /// process.
+    pub(crate) fn listen(stop: &Stop) -> Result<()> {
+        STOP.get_or_init(|| stop.clone());
+        // SAFETY: a function, which Windows calls on a thread of its own.
+        match unsafe { SetConsoleCtrlHandler(Some(on_event), TRUE) } {
+            FALSE => Err(Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
+    unsafe extern "system" fn on_event(event: u32) -> BOOL {
+        match STOP.get() {
+            Some(stop) if !stop.requested() => stop.request(),
+            _ => super::leave_at_once(1),
+        }
+        // When the console is closed, Windows ends the process as soon as this returns, or after five seconds. The run
+        // needs that time to finish its files.
+        while ![CTRL_C_EVENT, CTRL_BREAK_EVENT].contains(&event) {
+            std::thread::park();
+        }
+        TRUE
+    }
 }
 
 /// Ends the process without the drivers' exit handlers, which would wait for a kernel that never ends.

@@ -49,7 +49,9 @@ fn open() -> Result<Library> {
         return Err(refused.remove(0));
     }
     let all = refused.iter().map(Error::to_string).chain(missing).collect::<Vec<_>>().join("; ");
-    Err(Error::Driver { reason: format!("no libcuda works: {all}"), hint: "install NVIDIA's driver" })
+    // The system's error names the file only on Linux.
+    let name = if cfg!(windows) { "nvcuda.dll" } else { "libcuda" };
+    Err(Error::Driver { reason: format!("no {name} works: {all}"), hint: "install NVIDIA's driver" })
 }
 
 fn initialise(library: &Library, file: &str) -> Result<()> {
@@ -297,7 +299,7 @@ mod tests {
     /// device.
     #[test]
     fn a_refused_luid_is_none() {
-        let bytes = [1, 2, 3, 4, 5, 6, 7, -1];
+        let bytes = [1, 2, 3, 4, 5, 6, 7, 255_u8 as c_char];
         for code in [1, 2, 3, 100, 101, 201, 304, 801, 999, 12_345] {
             assert_eq!(luid_of(Code(code), bytes, 1), None, "{code}");
         }

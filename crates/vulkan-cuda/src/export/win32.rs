@@ -1,4 +1,5 @@
-//! Exports on Windows: NT handles and KMT handles. This code was type-checked and linted, but never run.
+//! Exports on Windows: NT handles and KMT handles. Its test runs in Wine (`scripts/windows.sh`), whose
+//! Vulkan has no handles: nothing was ever exported with it.
 //!
 //! Each export as an NT handle makes a new handle, with the access rights and the security descriptor that
 //! the object was created with ([`Attributes`]). Each export as a KMT handle returns the same value, which

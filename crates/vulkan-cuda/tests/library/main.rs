@@ -27,6 +27,7 @@ mod ledger;
 
 #[cfg(target_os = "linux")]
 mod cuda_memory;
+mod driver;
 mod examples;
 mod exercises;
 mod ledger_to_cuda;

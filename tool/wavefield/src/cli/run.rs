@@ -16,7 +16,7 @@ use super::web::WebArgs;
 
 pub(super) const EXAMPLES: &str =
     "  wavefield                                              a window; with CUDA if available
-  wavefield --web                                        the window in a browser
+  wavefield --web                                        the window in a browser (on Linux)
   wavefield --headless --output wave.png                 the last frame as a picture
   wavefield --headless --grid 4096x4096 --ring 8         a larger field, a deeper ring
   wavefield --kernel ocean                               another kernel than the wave
@@ -30,10 +30,17 @@ pub(super) struct PlainArgs {
     #[cfg(all(feature = "web", target_os = "linux"))]
     #[command(flatten)]
     web: WebArgs,
+    #[cfg(not(target_os = "linux"))]
+    #[arg(long, hide = true)]
+    web: Option<Option<String>>,
 }
 
 pub(super) fn execute(args: PlainArgs, matches: &ArgMatches, stop: &Stop) -> Result<()> {
     let headless = args.run.headless;
+    #[cfg(not(target_os = "linux"))]
+    if args.web.is_some() {
+        return Err(super::only_on_linux("--web", "leave it out for a window"));
+    }
     args.run.check_ring()?;
     let kernel = args.run.kernel.kernel.clone();
     let reload = kernel.filter(|argument| matches!(gallery::named(argument), Ok(None)));

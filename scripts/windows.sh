@@ -1,0 +1,227 @@
+#!/usr/bin/env bash
+# windows.sh [--yes]: builds the demo, the tool and the library's tests for Windows with mingw-w64, and runs them in Wine on the
+# software device, with a line for each check. Sets up what is missing, like test.sh; windows-rust.sh fetches the compiler.
+# WAVEFIELD_KEEP=FOLDER keeps the screenshots.
+#
+# Exit codes: 0 clean, 1 errors, 77 skipped, with the reason.
+set -euo pipefail
+# shellcheck source=scripts/setup.sh
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+cd "$root"
+setup essentials x11_window display_tools windows_tools
+# The picture to compare with.
+cargo build --quiet --locked -p wavefield-demo
+linux_demo=${CARGO_TARGET_DIR:-$root/target}/debug/wavefield-demo
+# shellcheck source=scripts/windows-rust.sh
+source scripts/windows-rust.sh
+has_all display_tools windows_tools || skip "there is no ${debian[*]}"
+
+export WINEPREFIX=$home/wine WINEDEBUG=-all WINEDLLOVERRIDES='mscoree,mshtml=' LC_ALL=C.UTF-8 NODEVICE_SELECT=1
+export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=x86_64-w64-mingw32-gcc CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=wine
+# Nothing is timed here, and this takes half the time to compile.
+export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR=$home/run
+built=$CARGO_TARGET_DIR/x86_64-pc-windows-gnu/debug
+for_windows() { cargo "$1" --locked --quiet "$build_std" --target x86_64-pc-windows-gnu "${@:2}"; }
+
+work=$(mktemp -d)
+keep=$(realpath "${WAVEFIELD_KEEP:-$work}")
+mkdir -p "$keep"
+server=
+# Only here: a subshell that is killed at its very start still has this trap.
+trap '[[ $BASHPID != $$ ]] || { wineserver -k; kill $server; rm -rf "$work"; } 2>/dev/null || true' EXIT
+
+# Wine's desktop gives windows their frames and buttons. It must be there before a program asks for Vulkan.
+prepare() {
+    # Wine 8 lacks this library, which Rust's `std` needs.
+    mkdir "$work/dlls"
+    x86_64-w64-mingw32-gcc -shared -s -o "$work/dlls/bcryptprimitives.dll" -xc - -ladvapi32 <<'END'
+#include <windows.h>
+BOOLEAN WINAPI SystemFunction036(PVOID buffer, ULONG length);
+__declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE buffer, SIZE_T length) {
+    return SystemFunction036(buffer, (ULONG)length);
+}
+END
+    cp "$work/dlls/bcryptprimitives.dll" "$built"
+    cp "$built/wavefield_stand_in.dll" "$work/dlls/nvcuda.dll"
+    wineboot --init
+    wine reg add 'HKCU\Software\Wine\Explorer' /f /v Desktop /d Default
+    wine reg add 'HKCU\Software\Wine\Explorer\Desktops' /f /v Default /d 1280x720
+    wine explorer /desktop=Default,1280x720 &
+    wait_for window 'Wine desktop'
+}
+
+failed=()
+# check NAME FUNCTION: runs it in a folder of its own, and shows what it prints if it fails. One that is skipped ends with 77.
+check() {
+    local status=0
+    mkdir "$work/$2"
+    # In the background, because a failure in the middle does not end what stands before `||`.
+    (cd "$work/$2" && "$2") >"$work/log" 2>&1 &
+    wait $! || status=$?
+    case $status in
+        0) say "ok       $1" ;;
+        77) say "skipped: $1: $(tail -n 1 "$work/log")" ;;
+        *) say "FAILED   $1"; cat "$work/log" >&2; failed+=("$1") ;;
+    esac
+}
+
+# ends CODE WORDS PROGRAM ARGUMENTS...: the program must end with this code and print these words.
+ends() {
+    local code=0
+    timeout 300 wine "$built/$3.exe" "${@:4}" >said 2>&1 </dev/null || code=$?
+    ((code == $1)) && grep -qF -- "$2" said && return
+    cat said
+    echo "${*:3} ended with $code, and not with $1 and \`$2\`"
+    return 1
+}
+
+# wait_for COMMAND...: until it succeeds.
+wait_for() {
+    local end=$((SECONDS + 180))
+    until "$@" >/dev/null 2>&1; do
+        ((SECONDS < end)) || { echo "in vain: $*"; return 1; }
+        sleep 0.2
+    done
+}
+
+options() {
+    local command
+    ends 0 'Usage: wavefield-demo.exe' wavefield-demo --help
+    for command in run devices verify bench; do ends 0 'Usage: wavefield.exe' wavefield $command --help; done
+    ends 2 'at least 2' wavefield-demo --grid 1x5
+    ends 2 'unexpected argument' wavefield verify --no-such-option
+    ends 2 'exists on Linux only' wavefield serve --socket a.sock
+    ends 2 'exists on Linux only' wavefield --web
+}
+
+picture() {
+    local arguments=(--compute --frames 5 --grid 64x64 --output)
+    "$linux_demo" "${arguments[@]}" linux.png
+    ends 0 'compute shader' wavefield-demo "${arguments[@]}" windows.png
+    cmp linux.png windows.png
+}
+
+commands() {
+    ends 0 llvmpipe wavefield devices
+    ends 0 a.gif wavefield run --headless --frames 30 --grid 64x64 --size 320x180 --output a.png --record a.gif --trace a.svg
+    ends 0 'verdict       clean' wavefield verify --frames 20 --grid 64x64 --json verify.json
+    ends 0 'grid 64x64' wavefield bench --quick --grids 64x64 --json bench.json --report bench.html
+    ends 0 'grid 64x64' wavefield bench --from bench.json
+    [[ $(ls) == $'a.gif\na.png\na.svg\nbench.html\nbench.json\nsaid\nverify.json' ]]
+}
+
+folders() {
+    mkdir 'Bilder für alle'
+    ends 0 'compute shader' wavefield-demo --frames 2 --grid 16x16 --output 'Bilder für alle/ä.png'
+    ends 0 ö.png wavefield --headless --frames 2 --grid 16x16 --output 'Bilder für alle\ö.png'
+    [[ $(cd Bilder* && echo *) == 'ä.png ö.png' ]]
+    ends 1 'cannot write' wavefield-demo --output 'no folder/a.png'
+    ends 1 'cannot write' wavefield --headless --output 'no folder/a.png'
+}
+
+# It is refused before anything is drawn.
+read_only_file() {
+    ((EUID != 0)) || { echo 'Wine lets root write everything'; return 77; }
+    touch kept.png && chmod a-w kept.png
+    ends 1 'cannot write' wavefield-demo --frames 1000000 --output kept.png
+    ends 1 'cannot write' wavefield --headless --frames 1000000 --output kept.png
+    [[ ! -s kept.png ]]
+}
+
+# Wine makes a Ctrl-C of SIGINT. The run ends after the current frame: the demo writes that one, the tool only what is whole.
+interrupt() {
+    wine "$built/$1.exe" --headless --frames 1000000 --grid 64x64 --output "$1.png" >said 2>&1 &
+    wait_for grep 'compute shader' said
+    sleep 3
+    kill -INT $!
+}
+ctrl_c() {
+    interrupt wavefield-demo
+    wait $!
+    interrupt wavefield
+    ! wait $!
+    grep 'stopped after frame' said
+    [[ $(echo *) == 'said wavefield-demo.png' ]]
+}
+
+window() { xdotool search --onlyvisible --name "$1"; }
+size_of() { xdotool getwindowgeometry "$1" | sed -n 's/.*Geometry: //p'; }
+is_resized() { [[ $(size_of "$1") != "$2" ]]; }
+# screenshot NAME: it must have many colours. Wine paints a window black when its title changes, until the next frame.
+screenshot() {
+    xwd -silent -root -out "$keep/$1.xwd"
+    (($(tail -c +4000 "$keep/$1.xwd" | od -An -v -tx4 -w4 | sort -u | wc -l) > 1000))
+}
+# The frame is part of the window: its lower right corner resizes it, and the button in the upper right one closes it.
+demo_window() {
+    local opened size x y
+    wine "$built/wavefield-demo.exe" --grid 64x64 --size 640x360 >said 2>&1 &
+    wait_for window 'wavefield: .*compute shader'
+    opened=$(window wavefield:)
+    xdotool windowfocus "$opened" key c
+    wait_for window 'the CPU waits'
+    size=$(size_of "$opened")
+    x=$((${size%x*} - 2)) y=$((${size#*x} - 2))
+    xdotool mousemove $x $y mousedown 1 sleep 0.5 mousemove $((x + 60)) $((y + 40)) sleep 0.5 \
+        mousemove $((x + 160)) $((y + 120)) sleep 0.5 mouseup 1
+    wait_for is_resized "$opened" "$size"
+    sleep 3
+    wait_for screenshot demo
+    size=$(size_of "$opened")
+    xdotool mousemove $((${size%x*} - 14)) 12 click 1
+    wait $!
+}
+tool_window() {
+    wine "$built/wavefield.exe" --grid 64x64 --size 960x540 >said 2>&1 &
+    wait_for window 'wavefield: .*frames/s'
+    xdotool windowfocus "$(window wavefield:)" key s
+    wait_for test -s wavefield-1.png
+    xdotool key F1
+    sleep 3
+    wait_for screenshot tool
+    xdotool key alt+F4
+    wait $!
+}
+
+# The stand-in is nvcuda.dll, and its first device is Vulkan's.
+stand_in() {
+    export STAND_IN_CUDA_DEVICES=2 STAND_IN_LUID=7 STAND_IN_UUID WINEPATH
+    ends 0 llvmpipe wavefield devices
+    STAND_IN_UUID=$(grep -oE -m 1 '[0-9a-f]{8}-[0-9a-f-]{27}' said)
+    WINEPATH=$(winepath -w "$work/dlls")
+    ends 0 ' + CUDA 0' wavefield devices
+}
+cuda() {
+    stand_in
+    STAND_IN_FAIL=cuInit:100 ends 0 'cuInit failed on the CUDA driver, nvcuda.dll' wavefield devices
+    cd "$root"
+    # The simulations take minutes here, and no system matters to them.
+    for_windows test -p vulkan-cuda --lib --test library -- --skip no_interleaving --skip no_order_of_calls
+}
+hand_off() {
+    stand_in
+    ! grep -q 'cannot export a buffer' said || { echo "this Wine's Vulkan exports no memory"; return 77; }
+    ends 0 'verdict       clean' wavefield verify --producer cuda --frames 20 --grid 64x64
+}
+
+say 'building for Windows: the first time takes about 8 minutes on one core'
+aloud build for_windows build -p wavefield-demo -p wavefield -p wavefield-stand-in
+Xvfb -displayfd 1 -screen 0 1280x720x24 -nolisten tcp -noreset -r >"$work/display" 2>/dev/null &
+server=$!
+wait_for test -s "$work/display"
+DISPLAY=:$(<"$work/display")
+export DISPLAY
+prepare >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+
+check 'help, wrong options, what exists on Linux only' options
+check "the demo's picture equals Linux's" picture
+check 'each command of the tool: picture, film, trace, verify, bench and its report' commands
+check 'folders with spaces and umlauts, and no folder' folders
+check 'a read-only file stays' read_only_file
+check 'Ctrl-C' ctrl_c
+check "the demo's window: keys, resize, close" demo_window
+check "the tool's window: keys, help, close" tool_window
+check "CUDA's half on the stand-in, and the library's tests" cuda
+check 'a hand-off' hand_off
+((${#failed[@]} == 0)) || die "FAILED: ${failed[*]}"
+say 'the Windows build runs in Wine'
