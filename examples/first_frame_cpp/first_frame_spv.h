@@ -1,5 +1,5 @@
 // Made of shaders/first_frame.wgsl with naga. To make it again: WAVEFIELD_WRITE=1 cargo test --test demo header
-#include <cstdint>
+#include <stdint.h>
 
 const uint32_t vertex_main[] = {
     0x07230203, 0x00010300, 0x0000001c, 0x0000002b, 0x00000000, 0x00020011, 0x00000001, 0x0006000b, 0x00000001, 0x4c534c47,

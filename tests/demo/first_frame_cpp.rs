@@ -269,7 +269,7 @@ fn the_header_has_the_shader_of_today() {
     };
     let want = [
         "// Made of shaders/first_frame.wgsl with naga. To make it again: WAVEFIELD_WRITE=1 cargo test --test demo header\n",
-        "#include <cstdint>\n\n",
+        "#include <stdint.h>\n\n",
         &array("vertex_main", include_bytes!(concat!(env!("OUT_DIR"), "/first_frame.vertex_main.spv"))),
         &array("fragment_main", include_bytes!(concat!(env!("OUT_DIR"), "/first_frame.fragment_main.spv"))),
     ];

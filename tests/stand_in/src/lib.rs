@@ -48,6 +48,7 @@
 //! | `examples/hand_offs.ptx` | `write_words` |
 //! | `examples/render_to_cuda` | `look` |
 //! | `crates/vulkan-cuda/examples` | `fill`, `invert` |
+//! | `crates/vulkan-cuda/tests` | `surface_read`, `surface_write`, which read and write nothing |
 //!
 //! A kernel of any other name is not found (500). To add one, follow `write_words` through [`cuda`]: its name
 //! in `cuModuleGetFunction`, its number, its arguments in `cuLaunchKernel`, and its code, which is `fill`.
