@@ -98,10 +98,10 @@ fn choose(instance: &ash::Instance, options: &Options, surface: Option<&Surface>
             bail!("there is no device `{wanted}`; there is {}", names.join(", "));
         }
     }
-    all.retain(|Candidate { info, family, .. }| {
-        let unused = |reason: &&String| say(format_args!("{} is not used: {reason}", info.name));
-        family.as_ref().inspect_err(unused).is_ok()
-    });
+    for (info, reason) in all.iter().filter_map(|found| Some((&found.info, found.family.as_ref().err()?))) {
+        say(format_args!("{} is not used: {reason}", info.name));
+    }
+    all.retain(|found| found.family.is_ok());
     // Prefer devices that CUDA has, too, and then hardware to software.
     let best = all.into_iter().min_by_key(|Candidate { cuda, properties, .. }| {
         let kind = match properties.device_type {

@@ -1,11 +1,12 @@
 //! Starts the program, on a real device or on the stand-in for a GPU (`tests/stand_in`).
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Output};
 
 pub use wavefield_test_support::stand_in::{Run, each};
 pub use wavefield_test_support::{display, read_png, skip_without_tools};
-use wavefield_test_support::{harness, stand_in};
+use wavefield_test_support::{harness, stand_in, test_process};
 
 pub use wavefield_test_support::PATIENCE;
 
@@ -56,7 +57,7 @@ pub fn difference(a: &[u8], b: &[u8]) -> f64 {
 }
 
 /// What the stand-in's layer pretends to have.
-const PRETENDED: [&str; 1] = ["VK_KHR_external_semaphore_fd"];
+pub const PRETENDED: [&str; 1] = ["VK_KHR_external_semaphore_fd"];
 
 /// The stand-in: a CUDA driver whose kernels run on the CPU, and a Vulkan layer. Every call of both can be
 /// made to fail.
@@ -82,4 +83,21 @@ impl StandIn {
     pub fn finish(command: &mut Command) -> Result<Run, String> {
         harness::run(command, PATIENCE)
     }
+}
+
+/// The arguments of an example, in the process in which it runs.
+const ARGUMENTS: &str = "EXAMPLE_ARGUMENTS";
+
+/// The test `in_its_own_process` of this module, which runs an example with these arguments. A skip is a failure there.
+pub fn example(module: &str, arguments: &[&str]) -> Command {
+    let mut command = test_process(module, "in_its_own_process");
+    command.env(ARGUMENTS, arguments.iter().map(|argument| format!("\n{argument}")).collect::<String>());
+    command.env("WAVEFIELD_REQUIRE_GPU", "1");
+    command
+}
+
+/// Returns the arguments of [`example`], or `None` in an ordinary test.
+pub fn example_arguments() -> Option<Vec<OsString>> {
+    let arguments = std::env::var(ARGUMENTS).ok()?;
+    Some(arguments.split('\n').skip(1).map(OsString::from).collect())
 }

@@ -1,39 +1,26 @@
 //! `examples/first_frame.rs`: what its five stages say, the picture, and that every failed call ends it well.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
-use std::process::Command;
 
+use crate::common::{PRETENDED, example, example_arguments};
 use wavefield_test_support::stand_in::{Run, StandIn, each, finish, run};
-use wavefield_test_support::{read_png, skip_without_gpu, stderr, stdout, test_process};
+use wavefield_test_support::{read_png, skip_without_gpu, stderr, stdout};
 
 #[allow(dead_code)] // Its `main`.
 #[path = "../../examples/first_frame.rs"]
 mod by_hand;
 
-/// The stand-in pretends to have this.
-const PRETENDED: [&str; 1] = ["VK_KHR_external_semaphore_fd"];
-const ARGUMENTS: &str = "FIRST_FRAME_ARGUMENTS";
-
 /// The process in which the example runs. As an ordinary test it does nothing.
 #[test]
 fn in_its_own_process() {
-    if let Ok(arguments) = std::env::var(ARGUMENTS) {
-        let arguments: Vec<OsString> = arguments.split('\n').skip(1).map(OsString::from).collect();
+    if let Some(arguments) = example_arguments() {
         std::process::exit(by_hand::start(&arguments).into());
     }
 }
 
-fn example(arguments: &[&str]) -> Command {
-    let mut command = test_process(module_path!(), "in_its_own_process");
-    command.env(ARGUMENTS, arguments.iter().map(|argument| format!("\n{argument}")).collect::<String>());
-    command.env("WAVEFIELD_REQUIRE_GPU", "1");
-    command
-}
-
 /// Runs a stage on the stand-in, to its good end.
 fn stage(stand_in: &StandIn, arguments: &[&str], kernel_ms: &str) -> (Run, String) {
-    let mut command = stand_in.beneath(example(arguments), &PRETENDED);
+    let mut command = stand_in.beneath(example(module_path!(), arguments), &PRETENDED);
     let run = run(command.env("STAND_IN_KERNEL_MS", kernel_ms)).unwrap();
     run.check_clean(0).unwrap_or_else(|problem| panic!("{arguments:?}: {problem}"));
     let said = stdout(&run.output);
@@ -138,7 +125,7 @@ fn every_stage_runs_here() {
     let path = folder.path().join("a.png");
     for stage in ["1", "2", "3", "4", "5"] {
         let arguments = ["--stage", stage, "--output", path.to_str().unwrap()];
-        let output = finish(example(&arguments).env_remove("WAVEFIELD_REQUIRE_GPU")).unwrap();
+        let output = finish(example(module_path!(), &arguments).env_remove("WAVEFIELD_REQUIRE_GPU")).unwrap();
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}{said}", stdout(&output));
         if let Some((_, reason)) = said.split_once("skipped: ") {
@@ -157,7 +144,7 @@ fn it_skips_what_it_cannot_do() {
         std::fs::write(empty.path().join(name), "").unwrap();
     }
     let lacking = |variable: &str, value: &str| {
-        let mut command = stand_in.beneath(example(&["--stage", "1"]), &PRETENDED);
+        let mut command = stand_in.beneath(example(module_path!(), &["--stage", "1"]), &PRETENDED);
         command.env(variable, value);
         command
     };
@@ -182,7 +169,7 @@ fn wrong_usage_ends_with_2() {
     for arguments in
         [&["--stage", "0"][..], &["--stage", "6"], &["--stage", "x"], &["--stage"], &["--grid", "1"]]
     {
-        let output = finish(&mut example(arguments)).unwrap();
+        let output = finish(&mut example(module_path!(), arguments)).unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(stderr(&output).contains("usage: first_frame"), "{arguments:?}");
     }
@@ -209,7 +196,7 @@ fn a_failed_call_is_named_and_nothing_hangs() {
     let problems = each(&cases, |(number, call, nth)| {
         let fail = format!("{call}:{}:{nth}", if call.starts_with("vk") { -2 } else { 2 });
         let arguments = ["--stage", number, "--output", path.to_str().unwrap()];
-        let mut command = stand_in.beneath(example(&arguments), &PRETENDED);
+        let mut command = stand_in.beneath(example(module_path!(), &arguments), &PRETENDED);
         let done =
             run(command.env("STAND_IN_FAIL", &fail)).map_err(|problem| format!("{fail}: {problem}"))?;
         done.check_end(1).map_err(|problem| format!("{fail}: {problem}"))?;
@@ -230,7 +217,7 @@ fn a_fault_of_cuda_ends_it() {
     for fail in
         ["cuLaunchKernel:700:50", "cuSignalExternalSemaphoresAsync:719:50", "cuStreamSynchronize:700:1"]
     {
-        let mut command = stand_in.beneath(example(&["--stage", "4"]), &PRETENDED);
+        let mut command = stand_in.beneath(example(module_path!(), &["--stage", "4"]), &PRETENDED);
         let done = run(command.env("STAND_IN_FAIL", fail)).unwrap();
         done.check_end(1).unwrap_or_else(|problem| panic!("{fail}: {problem}"));
         assert!(done.text().contains(fail.split(':').next().unwrap()), "{fail}: {}", done.text());

@@ -7,12 +7,9 @@ use std::sync::LazyLock;
 
 use wavefield_test_support::{harness, skip_without_gpu, stand_in};
 
-use crate::common::{self, Run, each, finish, pixels, skip_without_tools, text};
+use crate::common::{self, PRETENDED, Run, each, finish, pixels, skip_without_tools, text};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-
-/// The stand-in pretends to have this.
-const PRETENDED: [&str; 1] = ["VK_KHR_external_semaphore_fd"];
 
 /// The program, which the script compiles once for all tests. `None`, and a skip, if a compiler or header is
 /// missing.

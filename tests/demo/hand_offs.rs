@@ -1,36 +1,22 @@
 //! `examples/hand_offs.rs`: every way hands every word over, and each wait that is left out is found.
 
-use std::ffi::OsString;
-use std::process::Command;
-
+use crate::common::{PRETENDED, example, example_arguments};
 use wavefield_test_support::stand_in::{Run, StandIn, each, finish, run};
-use wavefield_test_support::{skip_without_gpu, stderr, stdout, test_process};
+use wavefield_test_support::{skip_without_gpu, stderr, stdout};
 
 #[path = "../../examples/hand_offs.rs"]
 mod six_ways;
 
-/// The stand-in pretends to have this.
-const PRETENDED: [&str; 1] = ["VK_KHR_external_semaphore_fd"];
-const ARGUMENTS: &str = "HAND_OFFS_ARGUMENTS";
-
 /// The process in which the example runs. As an ordinary test it does nothing.
 #[test]
 fn in_its_own_process() {
-    if let Ok(arguments) = std::env::var(ARGUMENTS) {
-        let arguments = arguments.split('\n').skip(1).map(OsString::from);
+    if let Some(arguments) = example_arguments() {
         std::process::exit(six_ways::start(arguments).into());
     }
 }
 
-fn example(arguments: &[&str]) -> Command {
-    let mut command = test_process(module_path!(), "in_its_own_process");
-    command.env(ARGUMENTS, arguments.iter().map(|argument| format!("\n{argument}")).collect::<String>());
-    command.env("WAVEFIELD_REQUIRE_GPU", "1");
-    command
-}
-
 fn on_stand_in(stand_in: &StandIn, arguments: &[&str], fail: &str) -> Result<Run, String> {
-    run(stand_in.beneath(example(arguments), &PRETENDED).env("STAND_IN_FAIL", fail))
+    run(stand_in.beneath(example(module_path!(), arguments), &PRETENDED).env("STAND_IN_FAIL", fail))
 }
 
 /// The wrong frames of each row of the table.
@@ -95,7 +81,8 @@ fn a_failed_call_ends_it() {
 /// On a real GPU, if there is one.
 #[test]
 fn every_way_runs_here() {
-    let output = finish(example(&["--frames", "100"]).env_remove("WAVEFIELD_REQUIRE_GPU")).unwrap();
+    let output =
+        finish(example(module_path!(), &["--frames", "100"]).env_remove("WAVEFIELD_REQUIRE_GPU")).unwrap();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(0), "{}{said}", stdout(&output));
     if let Some((_, reason)) = said.split_once("skipped: ") {
@@ -106,6 +93,10 @@ fn every_way_runs_here() {
 #[test]
 fn wrong_usage_ends_with_2() {
     for arguments in [&["0"][..], &["7"], &["--without", "both"], &["--words", "0"], &["--frames", "0"]] {
-        assert_eq!(finish(&mut example(arguments)).unwrap().status.code(), Some(2), "{arguments:?}");
+        assert_eq!(
+            finish(&mut example(module_path!(), arguments)).unwrap().status.code(),
+            Some(2),
+            "{arguments:?}"
+        );
     }
 }

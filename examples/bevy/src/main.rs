@@ -18,7 +18,7 @@ struct Picture(Handle<Image>);
 
 fn main() -> AppExit {
     let options = support::Options::read("Bevy draws a mesh that a CUDA kernel writes each frame.", true);
-    support::find(); // Says so if there is no such GPU.
+    support::find(); // Without a GPU that both have, this ends the program.
     let cuda = CudaPlugin { options, ..default() };
     let mut app = App::new();
     app.add_plugins(cuda.clone());

@@ -1,5 +1,4 @@
-//! A compute pass compares each word of a buffer. The shader has the group 0 with the bindings 0, a uniform of four words about
-//! the frame; 1, an atomic counter of wrong words; and 2, the buffer.
+//! A compute pass compares each word of a buffer: `check.wgsl`, with what an example says is right.
 
 use vulkan_cuda_wgpu::Gpu;
 use wgpu::{Buffer, BufferUsages, CommandEncoder};
@@ -12,8 +11,9 @@ pub struct Check {
 }
 
 impl Check {
-    pub fn new(device: &wgpu::Device, shader: &str) -> Self {
-        let source = wgpu::ShaderSource::Wgsl(shader.into());
+    /// `wrong_words` is the WGSL function of that name.
+    pub fn new(device: &wgpu::Device, wrong_words: &str) -> Self {
+        let source = wgpu::ShaderSource::Wgsl([include_str!("check.wgsl"), wrong_words].concat().into());
         let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source });
         let desc = wgpu::ComputePipelineDescriptor {
             label: None,
@@ -34,7 +34,7 @@ impl Check {
         }
     }
 
-    /// Records the pass, with a thread for each element. `frame` begins with columns and rows.
+    /// Records the pass, with a thread for each element. `frame` is the `Frame` of `check.wgsl`.
     pub fn record(&self, gpu: &Gpu, encoder: &mut CommandEncoder, words: &Buffer, frame: [u32; 4]) {
         gpu.queue().write_buffer(&self.frame, 0, &frame.map(u32::to_ne_bytes).concat());
         let bound = [&self.frame, &self.wrong, words].map(Buffer::as_entire_binding);
