@@ -83,24 +83,32 @@ class Frame(Array):
         CPU's memory, the CPU first waits until the slot is free.
         """
         self._check()
+        self._copy(array, self)
+
+    def _copy_parts(self, source: _source.Source) -> None:
+        for name, part in source.parts.items():
+            self._copy(part, self.part(name))
+
+    def _copy(self, array: Any, to: Array) -> None:
+        """Copy into the frame, or into one of its parts."""
         if isinstance(self._memory, DeviceMemory) and self._stream is not None:
             context = self._memory.context
             context.refuse_capture(*self._writers)
             source = _source.of(array, context, self._stream)
-            source.pitch(self._layout)
+            source.pitch(to._layout)
             source.order(context, self._stream)
             self._held.append(source.held)
             if not source.on_device:
                 # To copy pageable memory, the driver's call waits for the stream, and notices neither Ctrl-C nor a
                 # renderer that ends. So wait here first.
                 self._catch_up(self._stream)
-            _source.copy(source, self._layout, self.pointer, context, self._stream)
+            _source.copy(source, to._layout, to.pointer, context, self._stream)
         else:
             import numpy as np
 
             source = _source.of(array, None, None)
-            source.pitch(self._layout)
-            np.copyto(np.asarray(self), np.asarray(source.held).reshape(self.shape))
+            source.pitch(to._layout)
+            np.copyto(np.asarray(to), np.asarray(source.held).reshape(to.shape))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write the frame: all of it from an array of the field's shape; in host memory also parts."""

@@ -63,11 +63,11 @@ impl Passes {
             Output::Color(vk::Format::B8G8R8A8_SRGB) => true,
             Output::Color(_) => return Ok(None),
         };
+        let Some(shaders) = Shaders::of(kind, style) else { return Ok(None) };
         if !device.info().atomics64 {
             return Ok(None);
         }
         let is_cells = has_cells(kind, style);
-        let shaders = Shaders::of(kind, is_cells);
         let shade = match (output, style) {
             (Output::Facts, _) => (shaders.facts, c"shade_facts_main"),
             (_, Style::Wireframe) if is_cells => (shaders.wireframe, c"shade_wireframe_main"),
@@ -157,7 +157,8 @@ struct Shaders {
 }
 
 impl Shaders {
-    fn of(kind: ArrayKind, is_cells: bool) -> Self {
+    /// Returns `None` for lines, which only the graphics pipeline draws.
+    fn of(kind: ArrayKind, style: Style) -> Option<Self> {
         macro_rules! shader {
             ($file:literal, $entry:literal) => {
                 const { spirv(concat!($file, "_raster.", $entry)) }
@@ -185,14 +186,15 @@ impl Shaders {
                 shaded!($file, Some(shader!($file, "raster_main")), None, "shade_main")
             };
         }
-        match (kind, is_cells) {
+        Some(match (kind, has_cells(kind, style)) {
             (ArrayKind::Mesh, true) => cells!("field"),
             (ArrayKind::Surface, true) => cells!("heights"),
             (ArrayKind::Mesh, false) => dots!("points"),
             (ArrayKind::Surface, false) => dots!("height_points"),
             (ArrayKind::Points, _) => dots!("cloud"),
             (ArrayKind::Image, _) => shaded!("image", None, None, "shade_main"),
-        }
+            (ArrayKind::Triangles | ArrayKind::Lines, _) => return None,
+        })
     }
 }
 

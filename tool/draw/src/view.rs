@@ -2,6 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Camera;
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
+use wavefield_handoff::contents::parts::PartName;
 use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::contents::wave::Grid;
 
@@ -12,7 +13,7 @@ pub struct FieldView {
     /// The array's values at the two ends of the colour map, or for RGB those that mean 0 and 1. Both are
     /// finite, and not equal.
     pub limits: [f32; 2],
-    /// The diameter of points, in pixels.
+    /// The diameter of points and the width of lines, in pixels.
     pub size: f32,
     pub fit: Fit,
     /// Labels show the first of these plus the second times the number that is drawn.
@@ -55,13 +56,10 @@ impl Default for Fit {
 impl FieldView {
     pub fn of(array: &DrawnArray) -> Self {
         Self {
-            camera: match array.kind() {
-                ArrayKind::Image => Camera::UPRIGHT,
-                ArrayKind::Mesh | ArrayKind::Surface | ArrayKind::Points => Camera::default(),
-            },
+            camera: if array.is_flat() { Camera::UPRIGHT } else { Camera::default() },
             limits: match array.number() {
                 Number::U8 => [0.0, 255.0],
-                Number::F32 | Number::F16 => [0.0, 1.0],
+                Number::F32 | Number::F16 | Number::I32 => [0.0, 1.0],
             },
             size: 3.0,
             fit: Fit::default(),
@@ -79,10 +77,14 @@ impl FieldView {
 }
 
 pub fn has_color_map(array: &DrawnArray) -> bool {
-    array.kind() != ArrayKind::Image || array.components() == 1
+    let has_colors = array.part(PartName::Colors).is_some() || array.is_plot();
+    !has_colors && (array.kind() != ArrayKind::Image || array.components() == 1)
 }
 
-/// An image's place in a picture, in pixels from the top left.
+/// The part of a picture's width and height that is left free on each side of a line plot.
+const MARGIN: f32 = 0.05;
+
+/// The place of an image or a line plot in a picture, in pixels from the top left.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Placement {
     pub corner: [f32; 2],
@@ -90,6 +92,18 @@ pub struct Placement {
 }
 
 impl Placement {
+    pub fn of(array: &DrawnArray, camera: &Camera, picture: (u32, u32)) -> Self {
+        if !array.is_plot() {
+            return Self::new(array.grid(), camera, picture);
+        }
+        // As an image of the picture's size.
+        let (cols, rows) = picture;
+        let whole = Self::new(Grid { cols, rows }, camera, picture);
+        let [width, height] = whole.size;
+        let corner = [whole.corner[0] + MARGIN * width, whole.corner[1] + MARGIN * height];
+        Self { corner, size: whole.size.map(|side| (1.0 - 2.0 * MARGIN) * side) }
+    }
+
     /// Fits the image into the picture, then scales it by the default distance over the camera's. The
     /// camera's target, in units of half the longer side with y up, is in the middle of the picture.
     pub fn new(image: Grid, camera: &Camera, picture: (u32, u32)) -> Self {

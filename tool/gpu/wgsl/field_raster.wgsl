@@ -3,5 +3,6 @@
 //!use backdrop
 //!use raster
 //!use mesh
+//!use light
 //!use surface
 //!use cells

@@ -4,5 +4,6 @@
 //!use raster
 //!use numbers
 //!use heights
+//!use light
 //!use surface
 //!use cells

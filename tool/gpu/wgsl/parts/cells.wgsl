@@ -365,11 +365,6 @@ fn huge_main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_inde
     }
 }
 
-// Returns the shares of a triangle's corners at a place, which is given relative to them, in perspective; not scaled.
-fn shares(a: vec2f, b: vec2f, c: vec2f) -> vec3f {
-    return vec3f(b.x * c.y - b.y * c.x, c.x * a.y - c.y * a.x, a.x * b.y - a.y * b.x);
-}
-
 struct Found {
     here: Here,
     // w in clip space.
