@@ -5,4 +5,5 @@
 //!use mesh
 //!use light
 //!use surface
+//!use walk
 //!use cells

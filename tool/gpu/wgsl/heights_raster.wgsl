@@ -6,4 +6,5 @@
 //!use heights
 //!use light
 //!use surface
+//!use walk
 //!use cells
