@@ -54,8 +54,12 @@ def _where(source: Source) -> str:
     return "on a GPU" if source.ordinal is None else f"on GPU {source.ordinal}"
 
 
-def with_parts(array: Any, given: Mapping[str, Any]) -> Source:
-    """Return where an array and its parts lie, for `Field.show`."""
+def with_parts(array: Any, given: Mapping[str, Any]) -> Any:
+    """Return where an array and its parts lie, for `Field.show`; without parts, the array."""
+    if not given and isinstance(array, Array):  # of `Field.empty`, which has them behind it
+        given = {name: array.part(name) for name, _ in array._layout.parts}
+    if not given:
+        return array
     if unknown := [name for name in given if name not in PARTS]:
         raise TypeError(f"show() got an unexpected keyword argument {unknown[0]!r}")
     source = Source(array)
@@ -64,10 +68,8 @@ def with_parts(array: Any, given: Mapping[str, Any]) -> Source:
 
 
 def check_parts(layout: Layout, source: Source) -> None:
-    """Check the parts against those of the field. An array of `Field.empty` has them behind it."""
+    """Check the parts against those of the field."""
     wanted = dict(layout.parts)
-    if not source.parts and isinstance(source.array, Array) and source.array._layout == layout:
-        return
     if source.parts.keys() != wanted.keys():
         has = f"{', '.join(wanted)}: show(x, {', '.join(f'{name}=…' for name in wanted)})" if wanted else "no parts"
         raise ArrayMismatch(f"the field's arrays have {has}")

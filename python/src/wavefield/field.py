@@ -415,7 +415,7 @@ class Field:
     @_at_once
     def _show(self, array: Any, copy: bool | None, wait: bool, parts: Mapping[str, Any] = NONE) -> Shown:
         self._leave_frame()
-        source = self._read(with_parts(array, parts) if parts else array)
+        source = self._read(with_parts(array, parts))
         gaps = source.pitch(self._welcome.layout) != self._welcome.layout.row_bytes
         check_parts(self._welcome.layout, source)
         if array is not source:  # those of `wavefield.show` have their limits
@@ -558,7 +558,7 @@ class Field:
     def _place(self, source: _source.Source, gaps: bool) -> tuple[Allocation, int] | str:
         """Return the allocation that an array lies in and its offset there, or the reason why it must be copied."""
         layout, alignment = self._welcome.layout, self._welcome.offset_alignment
-        if source.parts:
+        if any(part.pointer != source.pointer + layout.offsets[name] for name, part in source.parts.items()):
             return f"{', '.join(source.parts)} and the array are copied, to lie one behind the other"
         if self._context is not None and not source.on_device:
             return 'it is in the CPU\'s memory; memory="host", or arrays of CuPy or PyTorch, avoid the copy to the GPU'
@@ -570,9 +570,9 @@ class Field:
         found = self._allocations.find(pointer, layout.frame_bytes, alignment)
         if found is not None:
             return found
-        if self._imports is None or layout.parts:
+        if self._imports is None:
             return "it is not in the renderer's memory; write into np.asarray(field.empty()) instead"
-        return self._imports.find(source.array, pointer, layout.bytes, alignment)
+        return self._imports.find(source.array, pointer, layout.frame_bytes, alignment)
 
     # Pictures, parameters.
 

@@ -185,7 +185,7 @@ fn seen_at(number: u32, at: vec2f) -> Seen {
     let b = pixel_of(segment.b);
     let step = b - a;
     let along = select(dot(at - a, step) / dot(step, step), 0.0, all(step == vec2f(0.0)));
-    let is_beyond = along < 0.0 || (along > 1.0 && head_of(segment) == 0.0);
+    let is_beyond = along <= 0.0 || (along > 1.0 && head_of(segment) == 0.0);
     if is_beyond && distance(at, select(a, b, along > 1.0)) > half_width() {
         discard;
     }
