@@ -115,7 +115,7 @@ class Session:
         self.numpy = np.dtype(self.array["dtype"])
         self.parts, self.size = parts_of(self.array)
         size = self.size
-        spaced = size + renderer.gap
+        self.spaced = spaced = -(-size // 4) * 4 + renderer.gap
         text: dict[str, Any] = {
             "type": "welcome",
             "protocol": 2,
@@ -178,7 +178,7 @@ class Session:
             else:
                 raw = os.pread(self.allocations[allocation], size, offset)
         elif self.memory == "host":
-            raw = os.pread(self.slot_files[0], size, frame % self.ring * (size + self.renderer.gap))
+            raw = os.pread(self.slot_files[0], size, frame % self.ring * self.spaced)
         else:
             raw = os.pread(self.slot_files[frame % self.ring], size, 0)
         read = {

@@ -145,13 +145,16 @@ def check_values(
             )
 
 
-def finished(layout: Layout, parts: Mapping[str, Source], fit: _fit.Fit, where: tuple[Any, Any]) -> dict[str, Source]:
+def finished(
+    layout: Layout, given: Mapping[str, Source], parts: Mapping[str, Source], fit: _fit.Fit, where: tuple[Any, Any]
+) -> dict[str, Source]:
     """Return them as they are copied: vectors in the units of the places, all without gaps in their rows."""
     made = {}
     for name, wanted in layout.parts:
         part = parts[name]
-        if name == "vectors" and fit.factor != 1:
-            part = Source(_libraries._scaled(part.array, "float32", (0.0, fit.factor)))
+        if name == "vectors" and fit.factor != 1:  # 32-bit floats may not hold them in the user's units
+            dtype = native_name(given[name].shape_and_dtype()[1])
+            part = Source(_libraries._scaled(given[name].array, dtype, (0.0, fit.factor)))
         part.read(*where)
         if not rows_are_contiguous(wanted, part.shape, part.strides):
             part = Source(_libraries.copied(part.array if part.on_device else part.held, "contiguous")).read(*where)

@@ -430,7 +430,7 @@ def _prepare(
         source = Source(_libraries.copied(source.array if source.on_device else source.held, "contiguous")).read(*where)
         converted = converted or "it was not contiguous and was copied; create it contiguous"
     if parts:
-        source.parts = _parts.finished(layout, parts, fit, where)
+        source.parts = _parts.finished(layout, as_given, parts, fit, where)
     return _Prepared(source, layout, converted, choice, fit)
 
 
