@@ -309,13 +309,15 @@ def test_frames_have_their_parts_in_place() -> None:
         assert field.kind == "triangles"
         for frame in field.frames(3):
             frame[...] = corners
-            np.asarray(frame.faces)[...] = faces
-            frame.colors.as_numpy()[...] = colors
+            frame.faces[...] = faces
+            kept = frame.colors.as_numpy()
+            kept[...] = colors
+        assert not kept.flags.writeable
         first = field.snapshot()
-        kept = field.empty()
-        for part, array in ((kept, corners), (kept.faces, faces), (kept.colors, colors)):
+        own = field.empty()
+        for part, array in ((own, corners), (own.faces, faces), (own.colors, colors)):
             np.asarray(part)[...] = array
-        assert field.show(kept) == wavefield.Shown.WITHOUT_COPY
+        assert field.show(own) == wavefield.Shown.WITHOUT_COPY
         second = field.snapshot()
         assert field.show(corners, faces=faces, colors=colors) == wavefield.Shown.COPIED
         third = field.snapshot()

@@ -92,9 +92,9 @@ class Array:
 
         `array.colors` is the same. Each is memory of the renderer, which other libraries take as they take the array.
         """
-        return _Part(self, name)
+        return Part(self, name)
 
-    def __getattr__(self, name: str) -> Array:
+    def __getattr__(self, name: str) -> Any:
         if name in PARTS:
             return self.part(name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -272,7 +272,7 @@ class Array:
                 _cuda.order(context, writer.handle, stream.handle)
 
 
-class _Part(Array):
+class Part(Array):
     """A part of an array, ordered with the same streams."""
 
     def __init__(self, whole: Array, name: str) -> None:

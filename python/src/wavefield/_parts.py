@@ -82,11 +82,12 @@ def drawn(layout: Layout, parts: Mapping[str, Source]) -> tuple[Layout, dict[str
     """Return the layout with these parts, and them as they are drawn: 64-bit numbers become 32-bit ones."""
     described, converted = {}, {}
     for name, part in parts.items():
-        shape, dtype = part.shape_and_dtype()
-        native = native_name(dtype)
-        target = _target(name, native)
+        with _naming(name):
+            shape, dtype = part.shape_and_dtype()
+            native = native_name(dtype)
+            target = _target(name, native)
+            converted[name] = part if target == dtype else Source(_cast(part, dtype, native, target))
         described[name] = shape, target
-        converted[name] = part if target == dtype else Source(_cast(part, dtype, native, target))
     return layout.having(described), converted
 
 
@@ -96,9 +97,9 @@ def _target(name: str, dtype: str) -> str:
     if dtype in types:
         return dtype
     if types == ("int32",) and not whole:
-        raise ArrayMismatch(f'{name} must be whole numbers, not {dtype}: {name}.astype("int32")')
+        raise ArrayMismatch(f'they must be whole numbers, not {dtype}: {name}.astype("int32")')
     if not (whole or dtype.startswith(("float", "bfloat", "longdouble"))):
-        raise ArrayMismatch(f"{name} must be numbers, not {dtype}")
+        raise ArrayMismatch(f"they must be numbers, not {dtype}")
     return "uint8" if name == "colors" and whole else types[0]
 
 

@@ -6,19 +6,56 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 from . import _source
-from ._array import Array
+from ._array import Array, Part
 from ._cuda import DeviceMemory
 from .errors import FrameHandedOver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from ._host import HostMemory
     from ._layout import Layout
     from ._streams import Stream
 
 
-class Frame(Array):
+class _Writable(Array):
+    """Memory of a frame that is not handed over yet."""
+
+    def copy_from(self, array: Any) -> None:
+        """Copy an array of this shape and dtype into it; see `Frame.copy_from`."""
+        raise NotImplementedError
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write it: all of it from an array of its shape; in host memory also parts."""
+        if not isinstance(self._memory, DeviceMemory):
+            self.as_numpy()[key] = value
+        elif isinstance(key, slice | EllipsisType) and key in (slice(None), ...):
+            self.copy_from(value)
+        else:
+            raise TypeError("this memory is on the GPU: write it with as_cupy(), as_torch() or as_numba()")
+
+
+class FramePart(Part, _Writable):
+    """The colours of a frame, its faces or the like: to write, as the frame."""
+
+    def __init__(self, frame: Frame, name: str) -> None:
+        super().__init__(frame, name)
+        self._frame = frame
+
+    def copy_from(self, array: Any) -> None:
+        """Copy an array of this shape and dtype into it; see `Frame.copy_from`."""
+        self._check()
+        self._frame._copy(array, self)
+
+    def _numpy(self, memory: HostMemory) -> NDArray[Any]:
+        array = super()._numpy(memory)
+        self._frame._given.append(array)
+        return array
+
+
+class Frame(_Writable):
     """The array of one frame. Write all of it, on `stream`.
 
     The loop hands the frame over when it asks for the next one, and `hand_over()` does so at once. Then the renderer
@@ -49,6 +86,8 @@ class Frame(Array):
         self._finish = finish
         self._catch_up = catch_up
         self._held: list[object] = []
+        # NumPy's arrays of its parts.
+        self._given: list[NDArray[Any]] = []
         self._over: str | None = None
 
     def __repr__(self) -> str:
@@ -110,22 +149,17 @@ class Frame(Array):
             source.pitch(to._layout)
             np.copyto(np.asarray(to), np.asarray(source.held).reshape(to.shape))
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        """Write the frame: all of it from an array of the field's shape; in host memory also parts."""
-        if not isinstance(self._memory, DeviceMemory):
-            self.as_numpy()[key] = value
-        elif isinstance(key, slice | EllipsisType) and key in (slice(None), ...):
-            self.copy_from(value)
-        else:
-            raise TypeError("this memory is on the GPU: write it with as_cupy(), as_torch() or as_numba()")
+    def part(self, name: str) -> FramePart:
+        """Return the frame's "colors", "sizes", "vectors", "faces" or "edges", if the field has such: to write, too."""
+        return FramePart(self, name)
 
     def _end(self, how: str) -> None:
         self._over = how
         self._held = []
         self._finish = _finished
         self._catch_up = lambda _stream: None
-        if self._array is not None:
-            self._array.flags.writeable = False
+        for array in (*self._given, *([] if self._array is None else [self._array])):
+            array.flags.writeable = False
 
 
 def _finished(frame: Frame) -> None:

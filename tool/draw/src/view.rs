@@ -96,12 +96,8 @@ impl Placement {
         if !array.is_plot() {
             return Self::new(array.grid(), camera, picture);
         }
-        // As an image of the picture's size.
-        let (cols, rows) = picture;
-        let whole = Self::new(Grid { cols, rows }, camera, picture);
-        let [width, height] = whole.size;
-        let corner = [whole.corner[0] + MARGIN * width, whole.corner[1] + MARGIN * height];
-        Self { corner, size: whole.size.map(|side| (1.0 - 2.0 * MARGIN) * side) }
+        let scale = (1.0 - 2.0 * MARGIN) * Camera::UPRIGHT.distance / camera.distance;
+        Self::centred([picture.0, picture.1].map(|side| scale * side as f32), camera, picture)
     }
 
     /// Fits the image into the picture, then scales it by the default distance over the camera's. The
@@ -111,7 +107,11 @@ impl Placement {
         let (width, height) = (picture.0 as f32, picture.1 as f32);
         let pixels = (width / cols).min(height / rows) * Camera::UPRIGHT.distance / camera.distance;
         // Keep at least one pixel of a very long image.
-        let size = [cols, rows].map(|texels| (texels * pixels).max(1.0));
+        Self::centred([cols, rows].map(|texels| (texels * pixels).max(1.0)), camera, picture)
+    }
+
+    fn centred(size: [f32; 2], camera: &Camera, picture: (u32, u32)) -> Self {
+        let (width, height) = (picture.0 as f32, picture.1 as f32);
         let unit = Self { corner: [0.0; 2], size }.unit();
         let (right, down) = (-camera.target.x * unit, camera.target.y * unit);
         Self { corner: [0.5 * (width - size[0]) + right, 0.5 * (height - size[1]) + down], size }
@@ -170,5 +170,9 @@ mod tests {
             "its upper edge is in the middle"
         );
         assert_eq!(place(4_000_000, 1, 1.0, 0.0, 0.0), (0.0, 99.5, 400.0, 1.0));
+        let plot = DrawnArray::new(ArrayKind::Lines, &[9], Number::F32).unwrap();
+        let camera = Camera { target: glam::vec3(1.0, 0.0, 0.0), ..Camera::UPRIGHT };
+        let Placement { corner, size } = Placement::of(&plot, &camera, (400, 200));
+        assert_eq!((corner, size), ([20.0 - 180.0, 10.0], [360.0, 180.0]), "its right end is in the middle");
     }
 }
