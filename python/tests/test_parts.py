@@ -100,7 +100,7 @@ def test_vectors_have_the_units_of_the_places(started: list[Started], renderer: 
         ({"sizes": SIZES[:, None]}, r"^sizes must have the shape \(n,\), not \(6, 1\)"),
         ({"sizes": SIZES - 2}, "^sizes must not be negative, and the smallest is -2"),
         ({"sizes": np.zeros(0)}, "^sizes must have the shape"),
-        ({"faces": FACES.astype(np.float32)}, r'^faces: they must be whole numbers, not float32: faces.astype'),
+        ({"faces": FACES.astype(np.float32)}, r"^faces: they must be whole numbers, not float32: faces.astype"),
         ({"faces": FACES + 1}, "^faces has the index 6; the 6 points are numbered from 0"),
         ({"faces": FACES - 1}, "^faces has the index -1"),
         ({"faces": FACES.astype(np.int64) + 2**40}, "^faces has the index 1099511627781"),

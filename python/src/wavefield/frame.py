@@ -20,42 +20,7 @@ if TYPE_CHECKING:
     from ._streams import Stream
 
 
-class _Writable(Array):
-    """Memory of a frame that is not handed over yet."""
-
-    def copy_from(self, array: Any) -> None:
-        """Copy an array of this shape and dtype into it; see `Frame.copy_from`."""
-        raise NotImplementedError
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        """Write it: all of it from an array of its shape; in host memory also parts."""
-        if not isinstance(self._memory, DeviceMemory):
-            self.as_numpy()[key] = value
-        elif isinstance(key, slice | EllipsisType) and key in (slice(None), ...):
-            self.copy_from(value)
-        else:
-            raise TypeError("this memory is on the GPU: write it with as_cupy(), as_torch() or as_numba()")
-
-
-class FramePart(Part, _Writable):
-    """The colours of a frame, its faces or the like: to write, as the frame."""
-
-    def __init__(self, frame: Frame, name: str) -> None:
-        super().__init__(frame, name)
-        self._frame = frame
-
-    def copy_from(self, array: Any) -> None:
-        """Copy an array of this shape and dtype into it; see `Frame.copy_from`."""
-        self._check()
-        self._frame._copy(array, self)
-
-    def _numpy(self, memory: HostMemory) -> NDArray[Any]:
-        array = super()._numpy(memory)
-        self._frame._given.append(array)
-        return array
-
-
-class Frame(_Writable):
+class Frame(Array):
     """The array of one frame. Write all of it, on `stream`.
 
     The loop hands the frame over when it asks for the next one, and `hand_over()` does so at once. Then the renderer
@@ -149,6 +114,10 @@ class Frame(_Writable):
             source.pitch(to._layout)
             np.copyto(np.asarray(to), np.asarray(source.held).reshape(to.shape))
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write the frame: all of it from an array of the field's shape; in host memory also parts."""
+        _write(self, key, value)
+
     def part(self, name: str) -> FramePart:
         """Return the frame's "colors", "sizes", "vectors", "faces" or "edges", if the field has such: to write, too."""
         return FramePart(self, name)
@@ -160,6 +129,36 @@ class Frame(_Writable):
         self._catch_up = lambda _stream: None
         for array in (*self._given, *([] if self._array is None else [self._array])):
             array.flags.writeable = False
+
+
+class FramePart(Part):
+    """The colours of a frame, its faces or the like: to write, as the frame."""
+
+    def __init__(self, frame: Frame, name: str) -> None:
+        super().__init__(frame, name)
+        self._frame = frame
+
+    def copy_from(self, array: Any) -> None:
+        """Copy an array of this shape and dtype into it; see `Frame.copy_from`."""
+        self._check()
+        self._frame._copy(array, self)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write it as a frame is written."""
+        _write(self, key, value)
+
+    def _numpy(self, memory: HostMemory) -> NDArray[Any]:
+        self._frame._given.append(array := super()._numpy(memory))
+        return array
+
+
+def _write(to: Frame | FramePart, key: Any, value: Any) -> None:
+    if not isinstance(to._memory, DeviceMemory):
+        to.as_numpy()[key] = value
+    elif isinstance(key, slice | EllipsisType) and key in (slice(None), ...):
+        to.copy_from(value)
+    else:
+        raise TypeError("this memory is on the GPU: write it with as_cupy(), as_torch() or as_numba()")
 
 
 def _finished(frame: Frame) -> None:
