@@ -142,7 +142,7 @@ def check_values(
             warnings.warn(
                 f"colors as floats go from 0 to 1, and these go from {low:.4g} to {high:.4g}, so they are clipped: "
                 'show colors / 255 or colors.astype("uint8")',
-                stacklevel=5,
+                stacklevel=4,
             )
 
 

@@ -16,8 +16,8 @@ fn with_parts(
     let mut bytes = floats(numbers);
     for (name, _, offset) in array.parts() {
         assert_eq!(offset % PART_ALIGNMENT, 0);
-        // What lies between must not matter.
-        bytes.resize(offset as usize, 0x5a);
+        // What lies between must not matter, though it looks like places in the picture.
+        bytes.resize(offset as usize, 0x3e);
         bytes.extend(&parts.iter().find(|part| part.0 == name).unwrap().3);
     }
     (array, bytes)
@@ -125,6 +125,14 @@ fn dots_without_a_size_or_a_colour_are_not_drawn() {
     }
     let (array, bytes) = coloured_dots(900);
     assert!(bench.draw_array(&array, &bytes, size, |_| {}).unlike(&nothing) > 5000);
+    // A dot of glass hides nothing.
+    let nearer = (0.2 * Camera::default().eye()).to_array();
+    let color = vec![255, 0, 0, 255, 255, 255, 255, 0];
+    let colors = (PartName::Colors, &[2, 4][..], Number::U8, color);
+    let (array, bytes) = with_parts(ArrayKind::Points, &[2, 3], &[[0.0; 3], nearer].concat(), &[colors]);
+    let drawn = bench.draw_array(&array, &bytes, size, |view| view.size = 30.0);
+    let (x, y) = seen(&Camera::default(), size, [0.0; 3]);
+    assert_close(drawn.at(x as usize, y as usize), RED);
 }
 
 /// The corners of a square that faces the camera of [`Camera::UPRIGHT`], and four colours.
@@ -153,7 +161,7 @@ fn faces_that_lead_nowhere_are_not_drawn() {
     assert_eq!(draw(&SQUARE, &[2, 1, 0, 3, 2, 1]).unlike(&whole), 0);
     let half = draw(&SQUARE, &[0, 1, 2]);
     for faces in [
-        [0, 1, 2, 1, 2, 4],
+        [0, 1, 2, 1, 3, 4],
         [0, 1, 2, -1, 2, 3],
         [0, 1, 2, 1, i32::MIN, 3],
         [0, 1, 2, i32::MAX, 2, 3],
