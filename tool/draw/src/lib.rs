@@ -3,7 +3,7 @@
 //! - `field` records the draw, from `inputs` (what shaders read), a `pipeline` and a `pass`
 //! - `raster` does the same by compute shaders
 //! - `camera`, `view`, `color_map`: the picture's appearance; `mesh`: the triangles of a grid
-//! - `pick`: what lies under the pointer
+//! - `pick`: what lies under the pointer; `things`: several arrays in one picture
 //! - `offscreen`: a picture without a window; `painter`: the overlay
 //! - `views`: pictures of many views at once, for other programs
 
@@ -20,17 +20,19 @@ mod pass;
 mod pick;
 mod pipeline;
 mod raster;
+mod things;
 mod view;
 mod views;
 
 pub use camera::Camera;
 pub use color_map::ColorMap;
-pub use field::{Drawing, FieldRenderer, FieldRendererDesc, Output, Slices};
+pub use field::{FieldRenderer, FieldRendererDesc, Output, Slices};
 pub use mesh::{TILE, tile_count, tile_indices};
 pub use offscreen::OffscreenTarget;
 pub use painter::{Painter, Painting};
 pub use pass::{Picture, Raster, Samples, Style};
 pub use pick::{PICK_SIDE, Pick};
+pub use things::{Drawing, Look};
 pub use view::{FieldView, Fit, Placement, has_color_map};
 pub use views::{MAX_VIEWS, PictureKind, PicturePlace, Views, Wanted};
 

@@ -34,6 +34,11 @@ impl Drawer {
         self.last.as_ref().filter(|(_, view)| *view == self.view).map(|(picture, _)| picture)
     }
 
+    /// Says that another draw of the same frame would look different.
+    pub fn forget_last(&mut self) {
+        self.last = None;
+    }
+
     /// Lets `auto` choose anew what draws.
     pub(super) fn measure_again(&mut self) {
         self.choice = RasterChoice::new(self.array().pieces());
@@ -60,9 +65,10 @@ impl Drawer {
         shown.then(|| (name, self.view.limits.map(|limit| offset + factor * f64::from(limit))))
     }
 
-    /// Returns where the array lies in a picture, if it is an image or a line plot.
+    /// Returns where the array lies in its view of a picture, if it is an image or a line plot.
     pub fn image_in(&self, picture: vk::Extent2D) -> Option<Placement> {
-        let size = (picture.width, picture.height);
+        let vk::Extent2D { width, height } = self.renderer.drawing().first_view(picture);
+        let size = (width, height);
         self.array().is_flat().then(|| Placement::of(self.array(), &self.view.camera, size))
     }
 }
