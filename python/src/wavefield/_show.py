@@ -350,7 +350,8 @@ def show(
     parts = {name: part for name, part in given.items() if part is not None}
     several = None
     if isinstance(array, dict):
-        several = _things.entries(array, parts, {"kind": kind, "limits": limits, "size": size, "extent": extent})
+        own = parts if extent is None else {**parts, "extent": extent}
+        several = _things.entries(array, own, {"kind": kind, "limits": limits, "size": size})
         size = next(iter(several.values()))["size"]
     _things.check_columns(columns, several)
     told = False

@@ -32,7 +32,7 @@ class Look:
     def message(self) -> dict[str, Any]:
         """Return the renderer's parameters."""
         limits = [self.choice.to_drawn(limit) for limit in self.choice.limits]
-        return {"limits": limits, "size": _limits.number("size", self.size), "fit": self.fit.message()}
+        return {"limits": limits, "size": float(self.size), "fit": self.fit.message()}
 
 
 @contextlib.contextmanager
@@ -45,24 +45,26 @@ def _naming(name: str) -> Iterator[None]:
         raise kind(f'"{name}": {error}') from error
 
 
-def entries(arrays: dict[Any, Any], parts: Mapping[str, Any], usual: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the arguments of each array. `parts` are none; `usual` has those that each takes if it has none."""
+def entries(arrays: dict[Any, Any], own: Mapping[str, Any], usual: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the arguments of each array. `usual` has those for all without their own; `own` must be none."""
     if not 1 <= len(arrays) <= MOST_THINGS:
         raise ArrayMismatch(f"show() takes 1 to {MOST_THINGS} arrays at once, not {len(arrays)}")
-    if parts:
-        name = next(iter(parts))
+    for name in own:
         raise TypeError(f'{name} must be with its array: show({{"name": {{"array": x, "{name}": …}}}})')
     found = {}
-    known = ("array", *PARTS, *usual)
+    known = ("array", *PARTS, "extent", *usual)
     for name, value in arrays.items():
         if not isinstance(name, str):
             raise TypeError(f"the names of arrays must be text, not {brief(name)}")
-        own = value if isinstance(value, dict) else {"array": value}
-        if unknown := [argument for argument in own if argument not in known]:
+        its = value if isinstance(value, dict) else {"array": value}
+        if unknown := [argument for argument in its if argument not in known]:
             raise TypeError(f'"{name}": there is no argument {unknown[0]!r} of one array; there are {", ".join(known)}')
-        if own.get("array") is None:
+        if its.get("array") is None:
             raise TypeError(f'"{name}": its array is missing: {{"array": x, …}}')
-        found[name] = {**usual, **own}
+        found[name] = entry = {"extent": None, **usual, **its}
+        if entry["size"] is not None:
+            with _naming(name):
+                _limits.number("size", entry["size"])
     return found
 
 
@@ -95,6 +97,8 @@ def prepare(several: Entries, columns: int | None, camera: Any, last: Field | No
         known = replace(layouts[number], more=(), columns=0) if number < len(layouts) else None
         with _naming(name):
             seen[name] = _show._see(entry["array"], entry["kind"], parts, known, meanwhile)
+            if entry["extent"] is not None:
+                seen[name].fit(_fit.Fit(), entry["extent"], None)  # is it right?
     layout = _joined({name: one.layout for name, one in seen.items()}, columns)
     _check_devices(seen)
     together = None if columns or len(seen) == 1 else _together(seen, several, before, camera)
