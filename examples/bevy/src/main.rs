@@ -17,7 +17,10 @@ use plugin::{CudaPlugin, MESH, SIZE};
 struct Picture(Handle<Image>);
 
 fn main() -> AppExit {
-    let options = support::Options::read("Bevy draws a mesh that a CUDA kernel writes each frame.", true);
+    let options = support::Options::read(
+        "Bevy draws a mesh that a CUDA kernel writes each frame. Without --frames, it opens a window.",
+        "0",
+    );
     support::find(); // Without a GPU that both have, this ends the program.
     let cuda = CudaPlugin { options, ..default() };
     let mut app = App::new();
