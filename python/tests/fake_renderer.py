@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import math
 import os
 import socket
 import struct
@@ -112,8 +113,9 @@ class Session:
         default = {"kind": "mesh", "shape": [renderer.rows, renderer.cols, 4], "dtype": "<f4"}
         self.array = message.get("array", default)
         self.numpy = np.dtype(self.array["dtype"])
-        self.size = size = int(np.prod(self.array["shape"])) * self.numpy.itemsize
-        spaced = size + renderer.gap
+        self.parts, self.size = parts_of(self.array)
+        size = self.size
+        self.spaced = spaced = -(-size // 4) * 4 + renderer.gap
         text: dict[str, Any] = {
             "type": "welcome",
             "protocol": 2,
@@ -176,10 +178,15 @@ class Session:
             else:
                 raw = os.pread(self.allocations[allocation], size, offset)
         elif self.memory == "host":
-            raw = os.pread(self.slot_files[0], size, frame % self.ring * (size + self.renderer.gap))
+            raw = os.pread(self.slot_files[0], size, frame % self.ring * self.spaced)
         else:
             raw = os.pread(self.slot_files[frame % self.ring], size, 0)
-        shown: np.ndarray[Any, Any] = np.frombuffer(raw, self.numpy).reshape(self.array["shape"]).copy()
+        read = {
+            name: np.frombuffer(raw, dtype, math.prod(shape), offset).reshape(shape).copy()
+            for name, (shape, dtype, offset) in self.parts.items()
+        }
+        shown: np.ndarray[Any, Any] = read.pop("")
+        self.renderer.parts.append(read)
         return shown
 
     def on_timeline(self, _message: dict[str, Any], _files: list[int]) -> None:
@@ -273,6 +280,18 @@ def views(wish: dict[str, Any]) -> list[list[float] | None]:
     return wish.get("cameras") or [None]
 
 
+def parts_of(array: dict[str, Any]) -> tuple[dict[str, tuple[list[int], str, int]], int]:
+    """Return the shape, type and offset of an array, which has no name, and of its parts; and where the last ends."""
+    found, end = {}, 0
+    for name in ("", "colors", "sizes", "vectors", "faces", "edges"):
+        part = array if name == "" else array.get(name)
+        if part is not None:
+            offset = (end + 255) // 256 * 256
+            found[name] = (part["shape"], part["dtype"], offset)
+            end = offset + math.prod(part["shape"]) * np.dtype(part["dtype"]).itemsize
+    return found, end
+
+
 def pixel(kind: str, frame: int, view: list[float] | None, wish: dict[str, Any]) -> np.ndarray[Any, Any]:
     """Return a picture of a kind, in which all numbers tell the frame, the camera and the kind."""
     dtype, channels = {"color": ("u1", 4), "depth": ("f4", 1), "normal": ("f4", 4), "index": ("i4", 1)}[kind]
@@ -314,6 +333,8 @@ class FakeRenderer:
         """Called between a client's `bye` and the end of its connection."""
         self.received: list[dict[str, Any]] = []
         self.frames: list[np.ndarray[Any, Any]] = []
+        self.parts: list[dict[str, np.ndarray[Any, Any]]] = []
+        """Of each frame, what lies behind the array, by name."""
         self.released: list[int] = []
         self.farewell = threading.Event()
         """Set when a client has disconnected."""

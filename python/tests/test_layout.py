@@ -20,6 +20,7 @@ from wavefield._layout import Layout, kind_of
         ((1, 3), "bfloat16", "points"),
         ((40, 3), "uint8", "image"),
         ((40, 5), "float32", "image"),
+        ((40,), "int64", "lines"),
     ],
 )
 def test_what_a_shape_is_taken_for(shape: tuple[int, ...], dtype: str, kind: str) -> None:
@@ -31,7 +32,6 @@ def test_what_a_shape_is_taken_for(shape: tuple[int, ...], dtype: str, kind: str
     [
         ((3, 40, 60), r"in PyTorch x\.permute\(1, 2, 0\)"),
         ((8, 3, 40, 60), r"show one of its images, x\[0\]"),
-        ((40,), r"x\.reshape\(rows, cols\)"),
         ((), "The possible shapes are: mesh"),
         ((40, 60, 2), "The possible shapes are: mesh"),
     ],
@@ -54,7 +54,7 @@ def test_a_shape_that_cannot_be_drawn_has_its_cure(shape: tuple[int, ...], cure:
         ("image", (4, 6), "float64", r'astype\("float32"\)'),
         ("image", (3, 4, 6), "float32", "channels come first"),
         ("image", (2**16, 2**16), "uint8", "too many elements"),
-        ("cloud", (4, 6), "float32", "mesh, surface, points or image"),
+        ("cloud", (4, 6), "float32", "mesh, surface, points, image, triangles or lines"),
     ],
 )
 def test_what_does_not_fit_is_named(kind: str, shape: tuple[int, ...], dtype: str, words: str) -> None:

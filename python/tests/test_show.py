@@ -148,7 +148,7 @@ def test_what_is_converted(
         (np.zeros((4, 6), ">c8"), r"abs\(x\)"),
         (np.zeros((4, 6), "datetime64[ns]"), r'x\.astype\("int64"\)'),
         (np.zeros((4, 6), object), "not object"),
-        (np.zeros(7, np.float32), "reshape"),
+        (np.zeros(1, np.float32), "at least 2 points"),
         (np.zeros((0, 6), np.float32), "too small"),
     ],
 )

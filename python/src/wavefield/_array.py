@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _cuda, _dlpack, _libraries, _streams
 from ._cuda import DeviceMemory
-from ._layout import compact
+from ._layout import PARTS, compact
 from .errors import ArrayMismatch, FieldClosed
 
 if TYPE_CHECKING:
@@ -86,6 +86,18 @@ class Array:
         import numpy as np
 
         return np.dtype(self._layout.dtype)
+
+    def part(self, name: str) -> Array:
+        """Return the array's "colors", "sizes", "vectors", "faces" or "edges", if the field has such: to write, too.
+
+        `array.colors` is the same. Each is memory of the renderer, which other libraries take as they take the array.
+        """
+        return Part(self, name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in PARTS:
+            return self.part(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def nbytes(self) -> int:
@@ -260,12 +272,36 @@ class Array:
                 _cuda.order(context, writer.handle, stream.handle)
 
 
+class Part(Array):
+    """A part of an array, ordered with the same streams."""
+
+    def __init__(self, whole: Array, name: str) -> None:
+        layouts = dict(whole._layout.parts)
+        if name not in layouts:
+            names = f"only {', '.join(layouts)}" if layouts else "no parts"
+            raise AttributeError(f"an array of this field has no {name}, {names}: connect with parts={{…}}")
+        self._whole = whole
+        super().__init__(layouts[name], whole._memory, whole._offset + whole._layout.offsets[name], None)
+        self._consumers = whole._consumers
+
+    @property
+    def _stream(self) -> Stream | None:
+        return self._whole._stream
+
+    @_stream.setter
+    def _stream(self, stream: Stream | None) -> None:
+        """Keep that of the whole."""
+
+    def _check(self) -> None:
+        self._whole._check()
+
+
 def require_shape(layout: Layout, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str) -> int:
     """Check an array against the field's layout, and return its bytes from row to row. `strides` counts bytes."""
     if len(shape) == 3 == len(layout.shape) + 1 and layout.kind == "image" and shape[2] == 1:
         shape, strides = shape[:2], strides[:2]
     if tuple(shape) != layout.shape or dtype != layout.dtype:
-        in_torch = {"float32": "float", "float16": "half", "uint8": "byte"}[layout.dtype]
+        in_torch = {"float32": "float", "float16": "half", "uint8": "byte", "int32": "int"}[layout.dtype]
         cure = f': convert it with array.astype("{layout.dtype}"), in PyTorch array.{in_torch}()'
         raise ArrayMismatch(
             f"the array is {tuple(shape)}, {dtype}; the field is {layout.shape}, {layout.dtype}"

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._connection import default_socket
-from ._layout import SHAPES, Layout, dtype_name, kind_of
+from ._layout import PARTS, SHAPES, Layout, dtype_name, kind_of
 from .errors import ArrayMismatch
 from .field import Field
 
 if TYPE_CHECKING:
     from ._layout import Kind
     from ._protocol import Memory
+
+    Parts = dict[str, tuple[int, ...] | tuple[tuple[int, ...], str]]
 
 
 def connect(
@@ -29,6 +31,7 @@ def connect(
     kind: Kind | None = None,
     shape: tuple[int, ...] | None = None,
     dtype: str | None = None,
+    parts: Parts | None = None,
 ) -> Field:
     """Connect to a renderer that `wavefield serve` started, and return its field.
 
@@ -39,30 +42,41 @@ def connect(
     `client`: a name for the renderer to show; by default the program's.
     `timeout`: the seconds that the renderer may take to answer.
     `kind`, `shape`, `dtype`: of the arrays to draw; by default a mesh of the renderer's grid. `kind` is "image",
-    "points", "surface" or "mesh"; the default depends on the shape, as in `show`. `dtype` is "float32" (the default),
-    "float16" or "uint8".
+    "points", "surface", "mesh", "triangles" or "lines"; the default depends on the shape, as in `show`. `dtype` is
+    "float32" (the default), "float16" or "uint8".
+    `parts`: the shapes of the parts that each array has, such as `{"faces": (m, 3), "colors": ((n, 3), "uint8")}`;
+    colours have the type float32 unless another is named. `frame.faces` and `frame.colors` are the arrays to write.
 
     Raises `ArrayMismatch`, `NoRenderer`, `Busy`, `WrongUser`, `VersionMismatch`, `CudaMissing`, `DeviceMismatch`, or
     another `Refused`.
     """
     path = Path(socket) if socket is not None else default_socket()
-    return Field(path, memory, ring, stream, client or program(), timeout, layout_of(kind, shape, dtype))
+    return Field(path, memory, ring, stream, client or program(), timeout, layout_of(kind, shape, dtype, parts))
 
 
-def layout_of(kind: str | None, shape: tuple[int, ...] | None, dtype: Any) -> Layout | None:
+def layout_of(kind: str | None, shape: tuple[int, ...] | None, dtype: Any, parts: Parts | None = None) -> Layout | None:
     """Return the layout of these arguments; None for the renderer's own grid."""
     if shape is None:
-        if kind is None and dtype is None:
+        if kind is None and dtype is None and parts is None:
             return None
         raise ArrayMismatch(
             f"shape=… is missing: give the shape of the arrays, such as {SHAPES.get(kind or '', '(rows, cols)')}"
         )
+    sides, name = _sides("shape", shape), dtype_name("float32" if dtype is None else dtype)
+    found: dict[str, tuple[tuple[int, ...], str]] = {}
+    for part, wanted in (parts or {}).items():
+        usual = PARTS[part][1][0] if part in PARTS else ""
+        has_dtype = isinstance(wanted, tuple) and len(wanted) == 2 and isinstance(wanted[0], tuple | list)
+        shape_of, type_of = wanted if has_dtype else (wanted, usual)
+        found[part] = _sides(part, shape_of), dtype_name(type_of)
+    return Layout.of(kind or kind_of(sides, name, found), sides, name).having(found)
+
+
+def _sides(name: str, shape: Any) -> tuple[int, ...]:
     try:
-        sides = tuple(map(operator.index, shape))
+        return tuple(map(operator.index, shape))
     except TypeError:
-        raise ArrayMismatch(f"shape must be a tuple of whole numbers, not {shape!r}") from None
-    name = dtype_name("float32" if dtype is None else dtype)
-    return Layout.of(kind or kind_of(sides, name), sides, name)
+        raise ArrayMismatch(f"{name} must be a tuple of whole numbers, not {shape!r}") from None
 
 
 def program() -> str:

@@ -1,4 +1,4 @@
-"""The fit: the sphere around points or a mesh that the camera sees.
+"""The fit: the sphere around points, or all else that has places, that the camera sees.
 
 A place of the user's is offset + factor · the place that is drawn. The renderer's cameras see the sphere as the unit
 sphere around the origin.
@@ -26,7 +26,7 @@ Box = tuple[Triple, Triple]
 
 REACH = 1.1
 """The radius of the largest sphere that is in the picture of the first camera."""
-CAMERAS = {"image": Camera(0, 0, 3.3), "surface": Camera(0.58, 0.52, 3.3, (0, -0.2, 0))}
+CAMERAS = {"image": Camera(0, 0, 3.3), "plot": Camera(0, 0, 3.3), "surface": Camera(0.58, 0.52, 3.3, (0, -0.2, 0))}
 CAMERA = Camera(0.58, 0.52, 3.3)
 """The first camera of other kinds."""
 

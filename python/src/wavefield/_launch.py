@@ -26,6 +26,7 @@ from .field import Field
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ._connect import Parts
     from ._layout import Kind, Layout
     from ._protocol import Memory
 
@@ -224,6 +225,7 @@ def launch(
     kind: Kind | None = None,
     shape: tuple[int, ...] | None = None,
     dtype: str | None = None,
+    parts: Parts | None = None,
     device: int | None = None,
     like: Any = None,
 ) -> Field:
@@ -234,7 +236,7 @@ def launch(
     `headless`: without a window; `field.snapshot()` returns the picture.
     `grid`: (cols, rows) of vertices, if there is no `shape`.
     `arguments`: further arguments for `wavefield serve`, such as `["--size", "1920x1080"]`.
-    `memory`, `ring`, `stream`, `client`, `kind`, `shape`, `dtype`: as for `connect`.
+    `memory`, `ring`, `stream`, `client`, `kind`, `shape`, `dtype`, `parts`: as for `connect`.
     `device`: the renderer's GPU, by its CUDA ordinal in this process.
     `like`: an array; without `device`, the renderer uses the GPU that the array is on.
 
@@ -245,7 +247,7 @@ def launch(
         cols, rows = map(operator.index, grid)
     except (TypeError, ValueError):
         raise ValueError(f"grid must be (cols, rows), two whole numbers, not {grid!r}") from None
-    layout = layout_of(kind, shape, dtype)
+    layout = layout_of(kind, shape, dtype, parts)
     gpu = gpu_arguments(device, None if like is None else _source.gpu_of(like), arguments)
     renderer = Renderer(["--grid", f"{cols}x{rows}", *(["--headless"] if headless else []), *gpu, *arguments])
     with contextlib.ExitStack() as undo:

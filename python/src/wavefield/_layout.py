@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
 from .errors import ArrayMismatch
 
-Kind = Literal["mesh", "surface", "points", "image"]
+Kind = Literal["mesh", "surface", "points", "image", "triangles", "lines"]
 Colormap = Literal["viridis", "plasma", "magma", "inferno", "cividis"]
 PictureKind = Literal["color", "depth", "normal", "index"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 TYPESTRS = {"float32": "<f4", "float16": "<f2", "uint8": "|u1", "int32": "<i4"}
-"""The names of types in messages and in the array interface, by NumPy's name. `int32` is for pictures only."""
+"""The names of types in messages and in the array interface, by NumPy's name. `int32` is for indices only."""
 DTYPES = {typestr: dtype for dtype, typestr in TYPESTRS.items()}
 ITEM_BYTES = {"float32": 4, "float16": 2, "uint8": 1, "int32": 4}
 
@@ -24,8 +25,28 @@ SHAPES = {
     "surface": "(rows, cols)",
     "points": "(n, 3) or (n, 4)",
     "image": "(rows, cols), or (rows, cols, 1, 3 or 4)",
+    "triangles": "(n, 3) or (n, 4)",
+    "lines": "(n,), (n, 3) or (n, 4)",
 }
-_ARTICLES = {"mesh": "a mesh", "surface": "a surface", "points": "a set of points", "image": "an image"}
+_ARTICLES = {
+    "mesh": "a mesh",
+    "surface": "a surface",
+    "points": "a set of points",
+    "image": "an image",
+    "triangles": "the corners of triangles",
+    "lines": "the points of lines",
+}
+
+PARTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "colors": ("(n, 3) or (n, 4)", ("float32", "float16", "uint8"), ("points", "triangles", "lines")),
+    "sizes": ("(n,)", ("float32",), ("points",)),
+    "vectors": ("(n, 3)", ("float32",), ("lines",)),
+    "faces": ("(m, 3)", ("int32",), ("triangles",)),
+    "edges": ("(m, 2)", ("int32",), ("lines",)),
+}
+"""The parts that may lie behind an array, in their order: their shapes, their types, and the kinds that have them."""
+PART_ALIGNMENT = 256
+"""Each part begins at a multiple of it, in bytes."""
 
 MOST = 2**31
 """An array must have fewer elements than this."""
@@ -39,6 +60,8 @@ class Layout:
     shape: tuple[int, ...]
     dtype: str
     """NumPy's name."""
+    parts: tuple[tuple[str, Layout], ...] = ()
+    """What lies behind it in a frame, in the order of `PARTS`."""
 
     @classmethod
     def of(cls, kind: str, shape: tuple[int, ...], dtype: str) -> Layout:
@@ -55,13 +78,15 @@ class Layout:
             "surface": len(shape) == 2,
             "points": len(shape) == 2 and shape[1] in (3, 4),
             "image": len(shape) == 2 or (len(shape) == 3 and shape[2] in (3, 4)),
+            "triangles": len(shape) == 2 and shape[1] in (3, 4),
+            "lines": len(shape) == 1 or (len(shape) == 2 and shape[1] in (3, 4)),
         }
         if not fits[kind]:
             raise ArrayMismatch(
                 f"{_ARTICLES[kind]} must have the shape {SHAPES[kind]}, not {shape}{_cure(kind, shape)}"
             )
         least = 2 if kind in ("mesh", "surface") else 1
-        if min(shape[:1] if kind == "points" else shape[:2]) < least:
+        if min(shape[:2] if kind in _GRIDS else shape[:1]) < least:
             raise ArrayMismatch(f"{shape} is too small: {_ARTICLES[kind]} needs at least {least} along each axis")
         if math.prod(shape) >= MOST:
             raise ArrayMismatch(f"{shape} has too many elements: show fewer than 2^31, for example every second one")
@@ -70,9 +95,63 @@ class Layout:
             raise ArrayMismatch(f"{_ARTICLES[kind]} must be {_one_of(types)}, not {dtype}{_cast(dtype)}")
         return cls(known, shape, dtype)
 
+    def having(self, parts: dict[str, tuple[tuple[int, ...], str]]) -> Layout:
+        """Return it with parts of these shapes and types, or raise `ArrayMismatch`, which names one that is wrong."""
+        layouts = {name: self._part(name, *parts[name]) for name in PARTS if name in parts}
+        if unknown := [name for name in parts if name not in PARTS]:
+            raise ArrayMismatch(f"there is no {unknown[0]}; there are {_one_of((*PARTS,))}")
+        if self.kind == "triangles" and "faces" not in layouts:
+            raise ArrayMismatch("triangles need faces=f: (m, 3) whole numbers, the three points of each")
+        if "vectors" in layouts and "edges" in layouts:
+            raise ArrayMismatch("lines have vectors or edges, not both")
+        if self.kind == "lines" and self.shape[0] < 2 and not layouts.keys() & {"vectors", "edges"}:
+            raise ArrayMismatch("a line needs at least 2 points")
+        return replace(self, parts=tuple(layouts.items()))
+
+    def _part(self, name: str, shape: tuple[int, ...], dtype: str) -> Layout:
+        shapes, types, kinds = PARTS[name]
+        if self.kind not in kinds or (self.view == "plot" and name != "colors"):
+            raise ArrayMismatch(f"{name} is for {_one_of(kinds)}, not for {self}")
+        ends: dict[str, set[tuple[int, ...]]] = {"sizes": {()}, "colors": {(3,), (4,)}, "edges": {(2,)}}
+        if not shape or shape[1:] not in ends.get(name, {(3,)}) or 0 in shape:
+            cure = "; for squares, give both halves: numpy.vstack([f[:, :3], f[:, [0, 2, 3]]])" * (shape[1:] == (4,))
+            raise ArrayMismatch(f"{name} must have the shape {shapes}, not {shape}{cure if name == 'faces' else ''}")
+        if shapes.startswith("(n") and shape[0] != self.shape[0]:
+            raise ArrayMismatch(f"{name} must have a row for each of the {self.shape[0]} points, not {shape[0]}")
+        if math.prod(shape) >= MOST:
+            raise ArrayMismatch(f"{name} of shape {shape} has too many elements: fewer than 2^31 are allowed")
+        if dtype not in types:
+            raise ArrayMismatch(f"{name} must be {_one_of(types)}, not {dtype}")
+        # As an image: only its shape and type matter.
+        return Layout("image", shape, dtype)
+
+    @cached_property
+    def offsets(self) -> dict[str, int]:
+        """Return where each part begins in a frame, in bytes, and "" for the end."""
+        offsets, end = {}, self.bytes
+        for name, part in self.parts:
+            offsets[name] = -(-end // PART_ALIGNMENT) * PART_ALIGNMENT
+            end = offsets[name] + part.bytes
+        return {**offsets, "": end}
+
+    @property
+    def frame_bytes(self) -> int:
+        """Return the size of a frame in bytes: the array with its parts."""
+        return self.offsets[""]
+
+    @property
+    def has_places(self) -> bool:
+        """Return whether each element is a place, x, y, z, perhaps with a value."""
+        return self.kind not in ("surface", "image") and self.view != "plot"
+
+    @property
+    def view(self) -> str:
+        """Return the kind, or "plot" for values over their indices: the kinds of a view have one first camera."""
+        return "plot" if self.kind == "lines" and len(self.shape) == 1 else self.kind
+
     def sort(self, dtype: str) -> tuple[str, tuple[int, ...], str]:
         """Return what limits and cameras hold for: kind, shape and type. Another number of points is no new shape."""
-        return self.kind, self.shape[1:] if self.kind == "points" else self.shape, dtype
+        return self.kind, self.shape if self.kind in _GRIDS else self.shape[1:], dtype
 
     @property
     def colours(self) -> bool:
@@ -107,19 +186,30 @@ class Layout:
     @property
     def grid(self) -> tuple[int, int]:
         """Return (cols, rows), as the renderer counts them: points are one row."""
-        return (self.shape[0], 1) if self.kind == "points" else (self.shape[1], self.shape[0])
+        return (self.shape[1], self.shape[0]) if self.kind in _GRIDS else (self.shape[0], 1)
 
     def __str__(self) -> str:
-        return f"{_ARTICLES[self.kind]} of shape {self.shape}, {self.dtype}"
+        parts = f", with {', '.join(name for name, _ in self.parts)}" if self.parts else ""
+        return f"{_ARTICLES[self.kind]} of shape {self.shape}, {self.dtype}{parts}"
+
+
+_GRIDS = ("mesh", "surface", "image")
+"""The kinds that have rows and columns."""
 
 
 def dtypes_of(kind: Kind) -> tuple[str, ...]:
     """Return the types that a kind allows."""
-    return ("float32",) if kind in ("mesh", "points") else ("float32", "float16", "uint8")
+    return ("float32", "float16", "uint8") if kind in ("surface", "image") else ("float32",)
 
 
-def kind_of(shape: tuple[int, ...], dtype: str) -> Kind:
-    """Return the default kind of an array, as in the table of python/README.md."""
+def kind_of(shape: tuple[int, ...], dtype: str, parts: Collection[str] = ()) -> Kind:
+    """Return the default kind of an array with these parts, as in the table of python/README.md."""
+    if "faces" in parts:
+        return "triangles"
+    if len(shape) == 1 or "edges" in parts or "vectors" in parts:
+        return "lines"
+    if len(parts):
+        return "points"
     if len(shape) == 2:
         return "points" if shape[1] in (3, 4) and "float" in dtype else "image"
     if len(shape) == 3 and shape[2] in (1, 3, 4):

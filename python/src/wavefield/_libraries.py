@@ -77,13 +77,13 @@ def cast(array: Any, now: str, dtype: str) -> Any:
         if hasattr(array, "astype"):
             return array.astype(dtype)
         if hasattr(array, "to"):  # PyTorch
-            return getattr(array, {"float32": "float", "float16": "half", "uint8": "byte"}[dtype])()
+            return getattr(array, {"float32": "float", "float16": "half", "uint8": "byte", "int32": "int"}[dtype])()
     raise ArrayMismatch(f"{type(array).__module__} cannot convert the array from {now}: create it as {dtype}")
 
 
 def scaled(array: Any, layout: Layout, dtype: str, units: _limits.Pair, fit: _fit.Fit) -> Any:
     """Return the array as 32-bit floats in these units, computed in its own precision, on its device."""
-    if layout.kind in ("image", "surface"):
+    if not layout.has_places:
         return _scaled(array, dtype, units)
     # Only the fourth numbers are values. The others are places.
     columns = enumerate([*fit.units, units][: layout.shape[-1]])
@@ -166,7 +166,7 @@ def units_of(choice: _limits.Choice, fit: _fit.Fit, layout: Layout, dtype: str, 
     if layout.dtype != "float32":
         return _limits.PLAIN
     # The fourth number of points has units of its own. Without it, the value is y, a place.
-    if layout.kind == "points" and layout.shape[-1] == 3:
+    if layout.has_places and layout.shape[-1] == 3:
         return fit.units[1]
     if layout.colours:  # also alpha, which limits do not reach
         return (0.0, float(np.iinfo(given).max)) if _limits.is_whole(given) else _limits.PLAIN

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ._layout import DTYPES, Layout
+from ._layout import DTYPES, PARTS, Layout
 from .errors import ArrayMismatch, ProtocolError, VersionMismatch, brief
 
 VERSION = 2
@@ -133,8 +133,13 @@ def hello(memory: Memory, ring: int | None, client: str, layout: Layout | None =
     if ring is not None:
         message["ring"] = ring
     if layout is not None:
-        message["array"] = {"kind": layout.kind, "shape": list(layout.shape), "dtype": layout.typestr}
+        message["array"] = {"kind": layout.kind, **_described(layout)}
     return message
+
+
+def _described(layout: Layout) -> dict[str, Any]:
+    parts = {name: _described(part) for name, part in layout.parts}
+    return {"shape": list(layout.shape), "dtype": layout.typestr, **parts}
 
 
 def welcome(message: Message, memory: Memory, descriptors: int, wanted: Layout | None = None) -> Welcome:
@@ -151,8 +156,8 @@ def welcome(message: Message, memory: Memory, descriptors: int, wanted: Layout |
     layout = _array(mapping(message, "array"))
     if wanted is not None and layout != wanted:
         raise ProtocolError(f"the renderer was asked for {wanted}, and gave {layout}")
-    if integer(message, "frame_bytes", 1) != layout.bytes:
-        raise ProtocolError(f"the renderer sent 'frame_bytes' as {message['frame_bytes']}; {layout} has {layout.bytes}")
+    if integer(message, "frame_bytes", 1) != (size := layout.frame_bytes):
+        raise ProtocolError(f"the renderer sent 'frame_bytes' as {message['frame_bytes']}; {layout} has {size}")
 
     slots = message.get("slots")
     ring = integer(message, "ring", 2, MAX_RING)
@@ -185,15 +190,19 @@ def welcome(message: Message, memory: Memory, descriptors: int, wanted: Layout |
 
 
 def _array(message: Message) -> Layout:
-    shape = message.get("shape")
-    if not isinstance(shape, list) or not 2 <= len(shape) <= 3:
-        raise ProtocolError(f"the renderer sent 'shape' as {shape!r}; two or three numbers were expected")
-    sides = tuple(integer({"shape": side}, "shape", 1) for side in shape)
-    dtype = text(message, "dtype")
+    parts = {name: _shape_and_dtype(mapping(message, name)) for name in PARTS if name in message}
     try:
-        return Layout.of(text(message, "kind"), sides, DTYPES.get(dtype, dtype))
+        return Layout.of(text(message, "kind"), *_shape_and_dtype(message)).having(parts)
     except ArrayMismatch as error:
         raise ProtocolError(f"the renderer sent an impossible array: {error}") from None
+
+
+def _shape_and_dtype(message: Message) -> tuple[tuple[int, ...], str]:
+    shape = message.get("shape")
+    if not isinstance(shape, list) or not 1 <= len(shape) <= 3:
+        raise ProtocolError(f"the renderer sent 'shape' as {shape!r}; one to three numbers were expected")
+    dtype = text(message, "dtype")
+    return tuple(integer({"shape": side}, "shape", 1) for side in shape), DTYPES.get(dtype, dtype)
 
 
 def _slot(message: Any, layout: Layout, most: int) -> Slot:
@@ -203,7 +212,7 @@ def _slot(message: Any, layout: Layout, most: int) -> Slot:
     slot = Slot(
         fd=integer(message, "fd", 0, most),
         offset=integer(message, "offset"),
-        bytes=integer(message, "bytes", layout.bytes),
+        bytes=integer(message, "bytes", layout.frame_bytes),
         allocation_bytes=allocation,
     )
     if slot.offset % layout.item_bytes or slot.offset + slot.bytes > allocation:

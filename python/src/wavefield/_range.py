@@ -55,7 +55,7 @@ def limits_of(last: _limits.Choice, layout: Layout, dtype: str, wish: Any, ends:
 
 def fit_of(last: _fit.Fit, layout: Layout, dtype: str, wish: Any, ends: Callable[[], Ends]) -> _fit.Fit:
     """Return the fit for an array of this type, drawn with this layout, after `last`."""
-    if layout.kind in ("points", "mesh"):
+    if layout.has_places:
         return _fit.choose(last, layout.sort(dtype), wish, lambda: ends()[1])
     # The extent of a surface holds for surfaces of this shape and type.
     kept = last if last.aspect and last.sort == layout.sort(dtype) else _fit.Fit()
@@ -70,7 +70,7 @@ class Search:
         self.array = array
         self.source = array if isinstance(array, Source) else Source(array)
         # Which of a place's numbers is its value. Points without a value have their height's colour.
-        self.value = {"mesh": 3, "points": 3 if layout.shape[-1] == 4 else 1}.get(layout.kind)
+        self.value = (3 if layout.shape[-1] == 4 else 1) if layout.has_places else None
         self.on_device = self.source.on_device
         self._context = self.source.context or context
         self._keys: Any = None

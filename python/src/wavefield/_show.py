@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _cuda, _fit, _libraries, _limits, _open, _range, _say
+from . import _cuda, _fit, _libraries, _limits, _open, _parts, _range, _say
 from ._array import rows_are_contiguous
 from ._launch import BROWSER, NO_WINDOW, Renderer, gpu_arguments
 from ._layout import Layout, dtypes_of, kind_of, native_name, other_reading
@@ -35,7 +35,7 @@ from .errors import (
 from .field import Field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ._layout import Colormap, Kind
     from ._protocol import Memory
@@ -170,7 +170,7 @@ class _Shower:
         self.rewritten.clear()
         if last is not None:  # each connection starts with the default camera and size
             field._pictured, field._watched = last._pictured, last._watched
-            if self.camera is not None and last.kind == field.kind:
+            if self.camera is not None and last._welcome.layout.view == layout.view:
                 field._fit = last._fit
                 field._set_parameters({"fit": last._fit.message()}, self.camera)
             if (size := last.parameters.get("size")) not in (None, field.parameters.get("size")):
@@ -255,6 +255,11 @@ os.register_at_fork(after_in_child=_unlock)
 def show(
     array: Any,
     *,
+    colors: Any = None,
+    sizes: Any = None,
+    vectors: Any = None,
+    faces: Any = None,
+    edges: Any = None,
     kind: Kind | None = None,
     limits: tuple[float | None, float | None] | Literal["auto"] | None = None,
     colormap: Colormap | None = None,
@@ -272,14 +277,20 @@ def show(
     Returns the field, whose pictures are of this array until the next call.
 
     `array`: an array of CuPy, PyTorch, Numba, JAX or NumPy, or any with `__cuda_array_interface__` or DLPack.
-    `kind`: "image", "points", "surface" or "mesh". By default, (n, 3 or 4) floats are points; (rows, cols) and
-    (rows, cols, 1, 3 or 4) are an image.
+    `colors`: RGB or RGBA of each point, (n, 3 or 4): floats from 0 to 1, or bytes.
+    `sizes`: the diameters of points in pixels, (n,) or one for all; up to 64, and 0 hides a point.
+    `faces`: (m, 3) whole numbers: the points that each triangle connects. `edges`: (m, 2), the same for lines.
+    `vectors`: (n, 3): an arrow from each point, as long as this.
+    These are on the device of the array, and are copied once.
+    `kind`: "image", "points", "surface", "mesh", "triangles" or "lines". By default, (n, 3 or 4) floats are points, and
+    with `faces` triangles; (rows, cols) and (rows, cols, 1, 3 or 4) are an image; (n,) is a line plot. kind="lines"
+    connects points one after another, up to a NaN.
     `limits`: (low, high), the numbers that the colour map and a surface's height span, or the ends of colours. They
     hold for this array and those after it. In place of None in (None, 1) is the array's own end. "auto" follows each
     array. Without any they are the array's smallest and largest number, and of colours and meshes 0 to 1 (0 to the
     type's largest number for whole ones). A new kind, shape or type sets them anew, and so does an array whose range is
     10 times away, unless a call, `field.parameters` or the window chose them.
-    `colormap`, `size` (of points, in pixels): as in `field.parameters`.
+    `colormap`, `size` (of points and lines, in pixels): as in `field.parameters`.
     `camera`: as in `field.camera`. By default it shows all finite points, or all of a mesh, from above. It stays until
     the limits would change, or the array leaves the view; "fit" fits it to this array.
     `extent`: (x0, x1, y0, y1), where a surface's first and last column and its first and last row lie. Cameras and
@@ -297,13 +308,18 @@ def show(
     `field.shown` says whether the array was copied, and why. A program with a window waits at its end until the window
     is closed. Without a window, a notebook shows the field as a picture, and `field.save("picture.png")` writes it.
     """
+    if isinstance(sizes, Real) and size is None:
+        sizes, size = None, sizes
     _check(title, colormap, size, camera)
+    given = {"colors": colors, "sizes": sizes, "vectors": vectors, "faces": faces, "edges": edges}
+    parts = {name: part for name, part in given.items() if part is not None}
     told = False
     with _lock:
         while True:
             try:
                 stays = _shower if _shower is not None and _shower.usable and window in (None, _shower.window) else None
-                prepared = _prepare(array, kind, limits, camera, None if stays is None else stays.last, extent)
+                last = None if stays is None else stays.last
+                prepared = _prepare(array, kind, limits, camera, last, extent, parts)
                 shower = _started(prepared.source, window, device) if stays is None else stays
                 shower.check_device(device)
                 return shower.show(prepared, {"colormap": colormap, "size": size}, camera, title, memory, wait)
@@ -347,6 +363,7 @@ def _prepare(
     camera: Any = None,
     last: Field | None = None,
     extent: Any = None,
+    given: Mapping[str, Any] = _parts.NONE,
 ) -> _Prepared:
     """Convert an array to one that can be drawn, after what `last` draws, or drew until it was closed."""
     import numpy as np
@@ -358,10 +375,11 @@ def _prepare(
     source = Source(array)
     shape, dtype = source.shape_and_dtype()
     native = native_name(dtype)
-    drawn = kind_of(shape, native) if kind is None else kind
+    drawn = kind_of(shape, native, given) if kind is None else kind
     target = _target(drawn, shape, native)
-    layout = Layout.of(drawn, shape, target)
-    if kind is None and (words := other_reading(shape, layout.kind)):
+    as_given = _parts.sources(given, source)
+    layout, parts = _parts.drawn(Layout.of(drawn, shape, target), as_given)
+    if kind is None and not given and (words := other_reading(shape, layout.kind)):
         say_once(words, f"{layout.kind} of {shape[1]}")
     converted = ""
     if target != dtype:
@@ -369,42 +387,50 @@ def _prepare(
         if not _limits.is_wide(native):
             source = Source(_libraries.cast(source.array, dtype, target))
     # The type that colours had before a mask was filled.
-    given = source.before_mask or native
+    before_mask = source.before_mask or native
     if last is not None and not (last._closed or last._connection.refused):
         with contextlib.suppress(RendererGone):  # which what follows says, too
             last._connection.pump()  # the user may have changed the limits in the window
     before = _limits.Choice() if last is None else last.parameters._choice
     search = _range.Search(source, layout)
 
-    def ends() -> _range.Ends:
-        return search.ends(lambda: None if last is None or last._closed else last._connection.pump())
+    def meanwhile() -> None:
+        if last is not None and not last._closed:
+            last._connection.pump()
 
-    choice = _range.limits_of(before, layout, given, wish, ends)
+    def ends() -> _range.Ends:
+        return search.ends(meanwhile)
+
+    if parts and (last is None or last._welcome.layout != layout):
+        _parts.check_values(layout, as_given, parts, meanwhile)
+    choice = _range.limits_of(before, layout, before_mask, wish, ends)
     if extent is not None:
         if layout.kind != "surface":
             raise TypeError(f'extent is for kind="surface", and this is {layout.kind}')
         fit = _fit.of_extent(extent, layout.sort(native))
     else:
         fit = _range.fit_of(_fit.Fit() if last is None else last._fit, layout, native, camera, ends)
-    choice = choice.drawn_in(_libraries.units_of(choice, fit, layout, native, given))
+    choice = choice.drawn_in(_libraries.units_of(choice, fit, layout, native, before_mask))
     if wish is None and not choice.given:
-        _check_range(layout, ends, given, choice)
+        _check_range(layout, ends, before_mask, choice)
     elif layout.colours and layout.shape[2] == 4:
-        most = int(np.iinfo(given).max) if _limits.is_whole(given) else 1
-        say_once(f"limits are for red, green and blue; alpha goes from 0 to {most}, as {given}")
+        most = int(np.iinfo(before_mask).max) if _limits.is_whole(before_mask) else 1
+        say_once(f"limits are for red, green and blue; alpha goes from 0 to {most}, as {before_mask}")
     if choice.units != _limits.PLAIN or fit.moves:
         source = Source(_libraries.scaled(source.array, layout, native, choice.units, fit))
         converted = f"it is {dtype} and was scaled to {target}"
     elif target != dtype and _limits.is_wide(native):
         source = Source(_libraries.cast(source.array, dtype, target))
-    if source.before_mask and given != dtype:
-        converted = f"it has a mask, and was converted from {given}"
+    if source.before_mask and before_mask != dtype:
+        converted = f"it has a mask, and was converted from {before_mask}"
     source.read(*where)
     # A layout leaves out a last dimension of 1.
     shape, strides = source.shape[: len(layout.shape)], source.strides[: len(layout.shape)]
     if not rows_are_contiguous(layout, shape, strides):
         source = Source(_libraries.copied(source.array if source.on_device else source.held, "contiguous")).read(*where)
         converted = converted or "it was not contiguous and was copied; create it contiguous"
+    if parts:
+        source.parts = _parts.finished(layout, as_given, parts, fit, where)
     return _Prepared(source, layout, converted, choice, fit)
 
 
@@ -507,6 +533,8 @@ def _check(title: object, colormap: object, size: object, camera: object) -> Non
         if not isinstance(value, str | None):
             raise TypeError(f"{name} must be text, not {brief(value)}")
     if not isinstance(size, Real | None):
-        raise TypeError(f"size must be one number, the width of all points in pixels, not {brief(size)}")
+        raise TypeError(
+            f"size must be one number, the width of all points in pixels, not {brief(size)}; sizes=s has one for each"
+        )
     if camera is not None and not (isinstance(camera, str) and camera == "fit"):
         camera_of(camera)

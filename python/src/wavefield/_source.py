@@ -14,6 +14,8 @@ from ._streams import LEGACY_STREAM, Stream
 from .errors import ArrayMismatch, CudaError, CudaMissing, brief
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ._layout import Layout
 
 
@@ -56,6 +58,8 @@ class Source:
     """The type of an array with a mask, which becomes one of floats if something is masked."""
     held: object = None
     """Keeps the memory alive until the GPU has read it. None until `read`."""
+    parts: Mapping[str, Source] = {}
+    """What is shown with it, by name: see `_layout.PARTS`."""
     peer: _cuda.Context | None = None
     """The GPU that the array is on, if it is not the renderer's. Then the writers must wait for the copy."""
     # The stream that waits until the array is written, if it is known.
@@ -222,8 +226,11 @@ _GPUS = (_dlpack.CUDA, _dlpack.CUDA_MANAGED)
 def of(array: Any, context: _cuda.Context | None, stream: Stream | None) -> Source:
     """Return where an array lies: on any GPU if there is a `context`, else in the CPU's memory."""
     source = array if isinstance(array, Source) else Source(array)
+    parts = {name: of(part, context, stream) for name, part in source.parts.items()}
     if context is None and source.on_device:
         source = Source(_libraries.on_the_host(source.array))
+    if parts:
+        source.parts = parts
     return source.read(context, stream)
 
 

@@ -19,6 +19,7 @@ from ._array import Array
 from ._connection import Connection, close_all
 from ._imports import Imports
 from ._parameters import Clock, Parameters
+from ._parts import NONE, check_parts, with_parts
 from ._rings import CudaRing, HostRing, Ring
 from ._say import is_new, say, say_once
 from ._shown import Shown
@@ -36,7 +37,7 @@ from .errors import (
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -170,7 +171,7 @@ class Field:
 
     @property
     def kind(self) -> Kind:
-        """Return what a frame is drawn as: "mesh", "surface", "points" or "image"."""
+        """Return what a frame is drawn as: "mesh", "surface", "points", "image", "triangles" or "lines"."""
         return self._welcome.layout.kind
 
     @property
@@ -379,7 +380,7 @@ class Field:
         It is not initialised. `show` shows arrays made of it without a copy. The renderer gives at most 64 at a time;
         then this raises `Refused`.
         """
-        memory = self._allocate(self._welcome.layout.bytes)
+        memory = self._allocate(self._welcome.layout.frame_bytes)
         array = Array(self._welcome.layout, memory, 0, self._ring.stream())
         self._arrays.add(array)
         return array
@@ -389,7 +390,7 @@ class Field:
         """Return the result of the last `show`, or None before the first."""
         return self._shown
 
-    def show(self, array: Any, *, copy: bool | None = None, wait: bool = True) -> Shown:
+    def show(self, array: Any, *, copy: bool | None = None, wait: bool = True, **parts: Any) -> Shown:
         """Show an array of the field's shape and dtype as the next frame. Returns whether it was copied, and why.
 
         An array in memory of `empty` or `NumbaMemoryManager`, or in CUDA memory that can be shared (PyTorch's
@@ -397,22 +398,26 @@ class Field:
         two arrays in turn. After you show the second, what you enqueue on `stream` waits until the renderer has
         finished with the first. Showing the same array twice in a row raises `StillShown`.
 
+        `parts`: the array's `colors`, `sizes`, `vectors`, `faces` or `edges`, of the field's shapes and types. They are
+        always copied, and the array with them.
+
         Any other array is copied once. `copy=True` always copies; `copy=False` raises `ValueError` if a copy is needed.
         `wait=False` always copies, and never waits for the renderer: if that is busy, the array is shown as soon as
         possible, unless you show another before.
         """
         try:
-            return self._show(array, copy, wait)
+            return self._show(array, copy, wait, parts)
         except RendererGone as gone:
             if not self._is_over(gone):
                 raise
             return Shown(False, f"it was not shown: {gone}")
 
     @_at_once
-    def _show(self, array: Any, copy: bool | None, wait: bool) -> Shown:
+    def _show(self, array: Any, copy: bool | None, wait: bool, parts: Mapping[str, Any] = NONE) -> Shown:
         self._leave_frame()
-        source = self._read(array)
+        source = self._read(with_parts(array, parts))
         gaps = source.pitch(self._welcome.layout) != self._welcome.layout.row_bytes
+        check_parts(self._welcome.layout, source)
         if array is not source:  # those of `wavefield.show` have their limits
             self._fit_to(source.array)
         if not wait:
@@ -427,12 +432,13 @@ class Field:
                 raise ValueError(f"the array would be copied: {place}")
             with self.frame() as frame:
                 frame.copy_from(source)
+                frame._copy_parts(source)
                 self._finish(frame, True)
-            return self._say_copied(place, not copy and source.on_device)
+            return self._say_copied(place, not copy and source.on_device and not source.parts)
         allocation, offset = place
         if allocation.shown is not None:
             last, there = allocation.shown
-            if last == self._next - 1 and abs(offset - there) < self._welcome.layout.bytes:
+            if last == self._next - 1 and abs(offset - there) < self._welcome.layout.frame_bytes:
                 raise StillShown(
                     "the renderer still draws this array, so writing it may have torn the picture: show two arrays in "
                     "turn, or use show(array, copy=True)"
@@ -453,7 +459,7 @@ class Field:
         """Choose limits and fit for an array that is drawn as it is, as `wavefield.show` does."""
         self._connection.pump()  # the user may have changed them in the window
         choice, fit, layout = self.parameters._choice, self._fit, self._welcome.layout
-        sort, places = layout.sort(layout.dtype), layout.kind in ("mesh", "points")
+        sort, places = layout.sort(layout.dtype), layout.has_places
         new = choice.sort != sort or (places and fit.sort != sort) or choice.units != _limits.PLAIN or fit.moves
         chosen = choice.given or (layout.kind == "mesh" and not choice.follows)
         if new or not (chosen and (fit.given or not places)):
@@ -489,7 +495,7 @@ class Field:
         self.parameters._apply(choice)
         camera = fit.to_drawn(wish) if isinstance(wish, _status.Camera) else None
         if camera is None and fit.fresh:
-            camera = _fit.CAMERAS.get(self.kind, _fit.CAMERA)
+            camera = _fit.CAMERAS.get(self._welcome.layout.view, _fit.CAMERA)
             if wish is None and self._fit.sort is not None:  # the user may have turned it
                 camera = replace(self.status().camera, distance=camera.distance, target=camera.target)
         values = {"fit": fit.message()} if fit.message() != self._fit.message() else {}
@@ -503,6 +509,10 @@ class Field:
         with contextlib.suppress(ArrayMismatch):  # Numba has no copy
             array = _libraries.copied(array)
         later = self._read(array)
+        later.parts = {
+            name: self._read(_libraries.copied(part.array if part.on_device else part.held))
+            for name, part in source.parts.items()
+        }
         with self._turn:
             self._later = later
             if not self._waiting:
@@ -548,6 +558,8 @@ class Field:
     def _place(self, source: _source.Source, gaps: bool) -> tuple[Allocation, int] | str:
         """Return the allocation that an array lies in and its offset there, or the reason why it must be copied."""
         layout, alignment = self._welcome.layout, self._welcome.offset_alignment
+        if any(part.pointer != source.pointer + layout.offsets[name] for name, part in source.parts.items()):
+            return f"{', '.join(source.parts)} and the array are copied, to lie one behind the other"
         if self._context is not None and not source.on_device:
             return 'it is in the CPU\'s memory; memory="host", or arrays of CuPy or PyTorch, avoid the copy to the GPU'
         pointer = source.pointer
@@ -555,12 +567,12 @@ class Field:
             return _source.why_peer(source.ordinal, self._context, gaps)
         if gaps:
             return "it has gaps between its rows; make it contiguous, or write into an array of field.empty()"
-        found = self._allocations.find(pointer, layout.bytes, alignment)
+        found = self._allocations.find(pointer, layout.frame_bytes, alignment)
         if found is not None:
             return found
         if self._imports is None:
             return "it is not in the renderer's memory; write into np.asarray(field.empty()) instead"
-        return self._imports.find(source.array, pointer, layout.bytes, alignment)
+        return self._imports.find(source.array, pointer, layout.frame_bytes, alignment)
 
     # Pictures, parameters.
 

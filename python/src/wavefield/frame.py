@@ -6,12 +6,14 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 from . import _source
-from ._array import Array
+from ._array import Array, Part
 from ._cuda import DeviceMemory
 from .errors import FrameHandedOver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
     from ._host import HostMemory
     from ._layout import Layout
@@ -49,6 +51,8 @@ class Frame(Array):
         self._finish = finish
         self._catch_up = catch_up
         self._held: list[object] = []
+        # NumPy's arrays of its parts.
+        self._given: list[NDArray[Any]] = []
         self._over: str | None = None
 
     def __repr__(self) -> str:
@@ -83,41 +87,78 @@ class Frame(Array):
         CPU's memory, the CPU first waits until the slot is free.
         """
         self._check()
+        self._copy(array, self)
+
+    def _copy_parts(self, source: _source.Source) -> None:
+        for name, part in source.parts.items():
+            self._copy(part, self.part(name))
+
+    def _copy(self, array: Any, to: Array) -> None:
+        """Copy into the frame, or into one of its parts."""
         if isinstance(self._memory, DeviceMemory) and self._stream is not None:
             context = self._memory.context
             context.refuse_capture(*self._writers)
             source = _source.of(array, context, self._stream)
-            source.pitch(self._layout)
+            source.pitch(to._layout)
             source.order(context, self._stream)
             self._held.append(source.held)
             if not source.on_device:
                 # To copy pageable memory, the driver's call waits for the stream, and notices neither Ctrl-C nor a
                 # renderer that ends. So wait here first.
                 self._catch_up(self._stream)
-            _source.copy(source, self._layout, self.pointer, context, self._stream)
+            _source.copy(source, to._layout, to.pointer, context, self._stream)
         else:
             import numpy as np
 
             source = _source.of(array, None, None)
-            source.pitch(self._layout)
-            np.copyto(np.asarray(self), np.asarray(source.held).reshape(self.shape))
+            source.pitch(to._layout)
+            np.copyto(np.asarray(to), np.asarray(source.held).reshape(to.shape))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write the frame: all of it from an array of the field's shape; in host memory also parts."""
-        if not isinstance(self._memory, DeviceMemory):
-            self.as_numpy()[key] = value
-        elif isinstance(key, slice | EllipsisType) and key in (slice(None), ...):
-            self.copy_from(value)
-        else:
-            raise TypeError("this memory is on the GPU: write it with as_cupy(), as_torch() or as_numba()")
+        _write(self, key, value)
+
+    def part(self, name: str) -> FramePart:
+        """Return the frame's "colors", "sizes", "vectors", "faces" or "edges", if the field has such: to write, too."""
+        return FramePart(self, name)
 
     def _end(self, how: str) -> None:
         self._over = how
         self._held = []
         self._finish = _finished
         self._catch_up = lambda _stream: None
-        if self._array is not None:
-            self._array.flags.writeable = False
+        for array in (*self._given, *([] if self._array is None else [self._array])):
+            array.flags.writeable = False
+
+
+class FramePart(Part):
+    """The colours of a frame, its faces or the like: to write, as the frame."""
+
+    def __init__(self, frame: Frame, name: str) -> None:
+        super().__init__(frame, name)
+        self._frame = frame
+
+    def copy_from(self, array: Any) -> None:
+        """Copy an array of this shape and dtype into it; see `Frame.copy_from`."""
+        self._check()
+        self._frame._copy(array, self)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write it as a frame is written."""
+        _write(self, key, value)
+
+    def _numpy(self, memory: HostMemory) -> NDArray[Any]:
+        self._frame._given.append(array := super()._numpy(memory))
+        return array
+
+
+def _write(to: Frame | FramePart, key: Any, value: Any) -> None:
+    if not isinstance(to._memory, DeviceMemory):
+        to.as_numpy()[key] = value
+    elif isinstance(key, slice | EllipsisType) and key in (slice(None), ...):
+        to.copy_from(value)
+    else:
+        raise TypeError("this memory is on the GPU: write it with as_cupy(), as_torch() or as_numba()")
 
 
 def _finished(frame: Frame) -> None:

@@ -123,6 +123,8 @@ const MANY_VIEWS: usize = 8;
 const SQUARE_VERTICES: u32 = 6;
 /// One triangle, around the dot.
 const DOT_VERTICES: u32 = 3;
+/// Two triangles, and one for the head of an arrow.
+const LINE_VERTICES: u32 = 9;
 /// One triangle, larger than the picture.
 const BACKGROUND_VERTICES: u32 = 3;
 
@@ -462,14 +464,18 @@ fn inside(tile: vk::Rect2D, picture: vk::Extent2D) -> vk::Rect2D {
     vk::Rect2D { offset: vk::Offset2D { x, y }, extent: vk::Extent2D { width, height } }
 }
 
-/// Returns the number of pieces, which the slices share, and of the vertices of each: the plane, an image, or
-/// dots. Without such a number, the pieces are tiles.
+/// Returns the number of pieces, which the slices share, and of the vertices of each: the plane, an image,
+/// dots, triangles or lines. Without such a number, the pieces are tiles.
 fn pieces(scene: Scene, array: &DrawnArray, style: Style) -> (Option<u32>, u32) {
     match (scene, array.kind(), style) {
         (Scene::Texture, ..) | (_, ArrayKind::Image, _) => (Some(SQUARE_VERTICES), 1),
         // Vulkan counts vertices in 32 bits, so only about the first 1400 million points are drawn.
-        (_, ArrayKind::Points, _) | (_, _, Style::Points) => {
-            (Some(DOT_VERTICES), array.grid().count().min(u64::from(u32::MAX / DOT_VERTICES)) as u32)
+        (_, ArrayKind::Lines, _) => {
+            (Some(LINE_VERTICES), array.pieces().min(u64::from(u32::MAX / LINE_VERTICES)) as u32)
+        }
+        // A dot, or a triangle.
+        (_, ArrayKind::Points | ArrayKind::Triangles, _) | (_, _, Style::Points) => {
+            (Some(DOT_VERTICES), array.pieces().min(u64::from(u32::MAX / DOT_VERTICES)) as u32)
         }
         (_, ArrayKind::Mesh | ArrayKind::Surface, Style::Surface | Style::Wireframe) => {
             let (across, along) = mesh::tile_count(array.grid());

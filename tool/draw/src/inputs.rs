@@ -11,6 +11,7 @@ use wavefield_gpu::vulkan::{
     one_shot, record_upload, sampler,
 };
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
+use wavefield_handoff::contents::parts::PartName;
 use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::producer::{ImageSlot, Source};
 
@@ -33,6 +34,9 @@ struct Globals {
     corner: [f32; 2],
     divisors: [f32; 2],
     fit: Vec4,
+    parts: [u32; 4],
+    /// Components and type, and two numbers that are not used.
+    colors: [u32; 4],
 }
 
 /// Must match `Raster` in `parts/raster.wgsl`.
@@ -158,16 +162,16 @@ impl Inputs {
         array: &DrawnArray,
     ) -> Result<()> {
         let (camera, grid, extent) = (&view.camera, array.grid(), tile.extent);
-        let fit = match array.kind() {
-            ArrayKind::Points | ArrayKind::Mesh | ArrayKind::Surface => view.fit,
-            ArrayKind::Image => Fit::default(),
-        };
+        let fit = if array.is_flat() { Fit::default() } else { view.fit };
         // In the units of the vertices, so that a shader need not convert each of them.
         let eye = match array.kind() {
             ArrayKind::Mesh => fit.radius * camera.eye() + Vec3::from(fit.center),
             _ => camera.eye(),
         };
-        let place = Placement::new(grid, camera, (extent.width, extent.height));
+        let place = Placement::of(array, camera, (extent.width, extent.height));
+        // In words.
+        let part = |name| array.part(name).map(|(part, offset)| (part, (offset / 4) as u32));
+        let at = |name| part(name).map_or(0, |(_, at)| at);
         let globals = Globals {
             view_projection: camera.view_projection(extent.width, extent.height),
             eye: eye.extend(camera.distance),
@@ -178,17 +182,20 @@ impl Inputs {
             pixels_per_length: camera.pixels_per_length(extent.width, extent.height),
             dot_size: view.size,
             limits: view.scale(),
-            // The codes of `parts/numbers.wgsl`.
-            number: match array.number() {
-                Number::F32 => 0,
-                Number::F16 => 1,
-                Number::U8 => 2,
-            },
+            number: code_of(array.number()),
             radius: fit.radius,
             place: [place.corner[0], place.corner[1], place.size[0], place.size[1]],
             corner: [tile.offset.x as f32, tile.offset.y as f32],
             divisors: fit.divisors(grid),
             fit: Vec3::from(fit.center).extend(fit.radius.recip()),
+            parts: [
+                at(PartName::Colors),
+                at(PartName::Sizes).max(at(PartName::Vectors)),
+                at(PartName::Faces).max(at(PartName::Edges)),
+                array.pieces() as u32,
+            ],
+            colors: part(PartName::Colors)
+                .map_or([0; 4], |(part, _)| [part.components, code_of(part.number), 0, 0]),
         };
         let at = self.offset(flight, number);
         let bytes = &mut self.uniforms.bytes_mut()?[at..at + size_of::<Globals>()];
@@ -247,5 +254,14 @@ impl Inputs {
     pub(super) unsafe fn set_canvas(&self, buffers: [vk::Buffer; 3]) {
         // SAFETY: nothing uses the set (the caller's promise).
         unsafe { self.bindings.point(CANVAS, 0, buffers.map(Bound::from)) };
+    }
+}
+
+/// Returns the code of a type in `parts/numbers.wgsl`.
+fn code_of(number: Number) -> u32 {
+    match number {
+        Number::F32 | Number::I32 => 0,
+        Number::F16 => 1,
+        Number::U8 => 2,
     }
 }

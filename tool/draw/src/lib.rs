@@ -1,4 +1,4 @@
-//! Draws a frame: an array as a lit surface, points or an image, or a textured plane.
+//! Draws a frame: an array as a lit surface, points, triangles, lines or an image, or a textured plane.
 //!
 //! - `field` records the draw, from `inputs` (what shaders read), a `pipeline` and a `pass`
 //! - `raster` does the same by compute shaders

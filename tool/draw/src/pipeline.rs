@@ -59,6 +59,8 @@ impl Pipelines {
                 (ArrayKind::Surface, _) => shaders!("heights", "facts_main"),
                 (ArrayKind::Points, _) => shaders!("cloud", "facts_main"),
                 (ArrayKind::Image, _) => shaders!("image", "facts_main"),
+                (ArrayKind::Triangles, _) => shaders!("faces", "facts_main"),
+                (ArrayKind::Lines, _) => shaders!("lines", "facts_main"),
             },
             (Scene::Texture, ..) => shaders!("plane", "fragment_main"),
             (_, ArrayKind::Mesh, Style::Surface) => shaders!("field", "fragment_main"),
@@ -69,6 +71,8 @@ impl Pipelines {
             (_, ArrayKind::Surface, Style::Points) => shaders!("height_points", "fragment_main"),
             (_, ArrayKind::Points, _) => shaders!("cloud", "fragment_main"),
             (_, ArrayKind::Image, _) => shaders!("image", "fragment_main"),
+            (_, ArrayKind::Triangles, _) => shaders!("faces", "fragment_main"),
+            (_, ArrayKind::Lines, _) => shaders!("lines", "fragment_main"),
         };
         // Depth is reversed, so a greater depth is nearer.
         self.make(shaders, vk::CompareOp::GREATER)

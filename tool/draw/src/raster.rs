@@ -24,11 +24,13 @@ use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
 const KEY: u64 = 8;
 /// A block of cells, and a block of pixels that are shaded.
 const CELLS: u32 = 16;
+/// The triangles of a block of cells, and of a block of others.
+const BLOCK_TRIANGLES: u64 = 2 * (CELLS as u64) * (CELLS as u64);
 const SHADED: [u32; 2] = [32, 8];
-/// About how many threads, or workgroups of cells, a GPU needs to be busy.
+/// About how many threads, or workgroups of triangles, a GPU needs to be busy.
 const BUSY_THREADS: u64 = 1 << 18;
 const BUSY_GROUPS: u64 = 1024;
-/// The blocks of cells that `has_huge` has room for.
+/// The blocks that `has_huge` has room for.
 const MAX_BLOCKS: u32 = 1 << 20;
 
 const READS_AND_WRITES: Access = Access {
@@ -63,14 +65,14 @@ impl Passes {
             Output::Color(vk::Format::B8G8R8A8_SRGB) => true,
             Output::Color(_) => return Ok(None),
         };
+        let Some(shaders) = Shaders::of(kind, style) else { return Ok(None) };
         if !device.info().atomics64 {
             return Ok(None);
         }
-        let is_cells = has_cells(kind, style);
-        let shaders = Shaders::of(kind, is_cells);
+        let is_triangles = has_triangles(kind, style);
         let shade = match (output, style) {
             (Output::Facts, _) => (shaders.facts, c"shade_facts_main"),
-            (_, Style::Wireframe) if is_cells => (shaders.wireframe, c"shade_wireframe_main"),
+            (_, Style::Wireframe) if is_triangles => (shaders.wireframe, c"shade_wireframe_main"),
             _ => (shaders.shade, c"shade_main"),
         };
         let pipeline = |shader| compute_pipeline(device, layout, shader);
@@ -80,23 +82,27 @@ impl Passes {
             huge: optional(shaders.huge, c"huge_main")?,
             shade: pipeline(shade)?,
             // A dot covers whole pixels.
-            samples: if is_cells || kind == ArrayKind::Image { samples.count() } else { 1 },
+            samples: if is_triangles || kind == ArrayKind::Image { samples.count() } else { 1 },
             output,
             is_bgra,
         }))
     }
 }
 
-/// Returns whether the cells of a grid are drawn, not dots or an image.
-fn has_cells(kind: ArrayKind, style: Style) -> bool {
-    matches!(kind, ArrayKind::Mesh | ArrayKind::Surface) && style != Style::Points
+/// Returns whether triangles are drawn, not dots or an image.
+fn has_triangles(kind: ArrayKind, style: Style) -> bool {
+    match kind {
+        ArrayKind::Mesh | ArrayKind::Surface => style != Style::Points,
+        ArrayKind::Triangles => true,
+        ArrayKind::Points | ArrayKind::Image | ArrayKind::Lines => false,
+    }
 }
 
 /// What the first pass draws.
 #[derive(Clone, Copy)]
 pub(super) enum Work {
-    /// Blocks of cells, across and along. Each is a workgroup, or several share it.
-    Cells([u32; 2]),
+    /// Blocks of triangles, across and along. Each is a workgroup, or several share it.
+    Blocks([u32; 2]),
     /// The number of dots. Each is a thread, or several share it.
     Dots(u64),
 }
@@ -104,14 +110,19 @@ pub(super) enum Work {
 impl Work {
     /// Returns `None` if the array is too large for the shaders.
     pub(super) fn of(array: &DrawnArray, style: Style) -> Option<Self> {
-        let (grid, count) = (array.grid(), array.grid().count());
-        let work = match has_cells(array.kind(), style) {
-            true => Self::Cells([grid.cols, grid.rows].map(|vertices| (vertices - 1).div_ceil(CELLS))),
-            false => Self::Dots(count),
+        let (grid, count) = (array.grid(), array.pieces());
+        let work = match (has_triangles(array.kind(), style), array.kind()) {
+            (true, ArrayKind::Triangles) => {
+                let blocks = count.div_ceil(BLOCK_TRIANGLES);
+                let across = blocks.clamp(1, u64::from(MAX_GROUPS));
+                Self::Blocks([across, blocks.div_ceil(across)].map(|groups| groups as u32))
+            }
+            (true, _) => Self::Blocks([grid.cols, grid.rows].map(|vertices| (vertices - 1).div_ceil(CELLS))),
+            (false, _) => Self::Dots(count),
         };
         let ([across, along, _], _) = work.shared(1);
         let has_room = match work {
-            Self::Cells(_) => u64::from(across) * u64::from(along) <= u64::from(MAX_BLOCKS),
+            Self::Blocks(_) => u64::from(across) * u64::from(along) <= u64::from(MAX_BLOCKS),
             Self::Dots(_) => true,
         };
         // A triangle's number has 32 bits.
@@ -123,7 +134,7 @@ impl Work {
     fn at_once(&self) -> usize {
         match *self {
             // `has_huge` has room for so many.
-            Self::Cells([across, along]) => ((MAX_BLOCKS / (across * along)) as usize).clamp(1, VIEWS),
+            Self::Blocks([across, along]) => ((MAX_BLOCKS / (across * along)) as usize).clamp(1, VIEWS),
             Self::Dots(_) => VIEWS,
         }
     }
@@ -132,7 +143,7 @@ impl Work {
     /// the GPU busy.
     fn shared(&self, pictures: usize) -> ([u32; 3], u32) {
         match *self {
-            Self::Cells([across, along]) => {
+            Self::Blocks([across, along]) => {
                 let all = u64::from(across) * u64::from(along) * pictures as u64;
                 let sharers = (BUSY_GROUPS / all).clamp(1, 64) as u32;
                 ([across, along, sharers], sharers)
@@ -157,7 +168,8 @@ struct Shaders {
 }
 
 impl Shaders {
-    fn of(kind: ArrayKind, is_cells: bool) -> Self {
+    /// Returns `None` for lines, which only the graphics pipeline draws.
+    fn of(kind: ArrayKind, style: Style) -> Option<Self> {
         macro_rules! shader {
             ($file:literal, $entry:literal) => {
                 const { spirv(concat!($file, "_raster.", $entry)) }
@@ -185,14 +197,19 @@ impl Shaders {
                 shaded!($file, Some(shader!($file, "raster_main")), None, "shade_main")
             };
         }
-        match (kind, is_cells) {
+        Some(match (kind, has_triangles(kind, style)) {
             (ArrayKind::Mesh, true) => cells!("field"),
             (ArrayKind::Surface, true) => cells!("heights"),
             (ArrayKind::Mesh, false) => dots!("points"),
             (ArrayKind::Surface, false) => dots!("height_points"),
             (ArrayKind::Points, _) => dots!("cloud"),
             (ArrayKind::Image, _) => shaded!("image", None, None, "shade_main"),
-        }
+            (ArrayKind::Triangles, _) => {
+                let (raster, huge) = (shader!("faces", "raster_main"), shader!("faces", "huge_main"));
+                shaded!("faces", Some(raster), Some(huge), "shade_main")
+            }
+            (ArrayKind::Lines, _) => return None,
+        })
     }
 }
 
@@ -202,7 +219,7 @@ pub(super) struct Canvas {
     /// What is nearest at each sample. All zeros between frames.
     nearest: Buffer,
     pixels: Buffer,
-    /// For each block of cells, whether triangles are left for [`Passes::huge`].
+    /// For each block, whether triangles are left for [`Passes::huge`].
     has_huge: Buffer,
     extent: vk::Extent2D,
     device: Device,

@@ -15,6 +15,8 @@ use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::producer::Source;
 use wavefield_test_support::skip_without_gpu;
 
+mod parts;
+
 type Pixel = [u8; 4];
 
 /// A device to draw on.
@@ -84,14 +86,24 @@ impl Bench {
         change: impl FnOnce(&mut FieldView),
     ) -> Drawn {
         let array = DrawnArray::new(kind, shape, number).unwrap();
+        self.draw_array(&array, bytes, (width, height), change)
+    }
+
+    fn draw_array(
+        &mut self,
+        array: &DrawnArray,
+        bytes: &[u8],
+        size: (u32, u32),
+        change: impl FnOnce(&mut FieldView),
+    ) -> Drawn {
         assert_eq!(bytes.len() as u64, array.bytes());
-        let mut view = FieldView::of(&array);
+        let mut view = FieldView::of(array);
         change(&mut view);
-        let drawn = self.draw_by(Raster::Graphics, &array, bytes, (width, height), &view);
+        let drawn = self.draw_by(Raster::Graphics, array, bytes, size, &view);
         if self.queue.device().info().atomics64 {
-            let by_compute = self.draw_by(Raster::Compute, &array, bytes, (width, height), &view);
+            let by_compute = self.draw_by(Raster::Compute, array, bytes, size, &view);
             let psnr = drawn.psnr(&by_compute);
-            assert!(psnr >= 40.0, "{kind:?} {shape:?} {number:?} {width}x{height}: {psnr} dB");
+            assert!(psnr >= 40.0, "{array:?} {size:?}: {psnr} dB");
         }
         drawn
     }
@@ -662,15 +674,19 @@ fn compute_shaders_find_the_same_facts() {
     let all = 66 * u64::from(size.width * size.height);
     let cloud: Vec<f32> = scattered(300 * 3);
     let grid: Vec<f32> = scattered(20 * 30);
-    for (kind, shape, numbers) in [
-        (ArrayKind::Mesh, &[24, 24, 4][..], sphere(24)),
-        (ArrayKind::Surface, &[20, 30][..], grid.clone()),
-        (ArrayKind::Points, &[300, 3][..], cloud),
-        (ArrayKind::Image, &[20, 30][..], grid),
+    let of = |kind, shape: &[u64], numbers: &[f32]| {
+        (DrawnArray::new(kind, shape, Number::F32).unwrap(), floats(numbers))
+    };
+    for (array, bytes) in [
+        of(ArrayKind::Mesh, &[24, 24, 4], &sphere(24)),
+        of(ArrayKind::Surface, &[20, 30], &grid),
+        of(ArrayKind::Points, &[300, 3], &cloud),
+        of(ArrayKind::Image, &[20, 30], &grid),
+        parts::coloured_dots(300),
+        parts::triangles(60),
     ] {
-        let array = DrawnArray::new(kind, shape, Number::F32).unwrap();
-        let slot =
-            Buffer::filled(&device, "slot", &floats(&numbers), vk::BufferUsageFlags::STORAGE_BUFFER).unwrap();
+        let kind = array.kind();
+        let slot = Buffer::filled(&device, "slot", &bytes, vk::BufferUsageFlags::STORAGE_BUFFER).unwrap();
         let view = FieldView { limits: [-4.0, 4.0], size: 7.0, ..FieldView::of(&array) };
         let seen = |number: u8| {
             let Camera { azimuth, distance, .. } = view.camera;

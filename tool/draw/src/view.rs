@@ -2,6 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Camera;
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
+use wavefield_handoff::contents::parts::PartName;
 use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::contents::wave::Grid;
 
@@ -12,7 +13,7 @@ pub struct FieldView {
     /// The array's values at the two ends of the colour map, or for RGB those that mean 0 and 1. Both are
     /// finite, and not equal.
     pub limits: [f32; 2],
-    /// The diameter of points, in pixels.
+    /// The diameter of points and the width of lines, in pixels.
     pub size: f32,
     pub fit: Fit,
     /// Labels show the first of these plus the second times the number that is drawn.
@@ -55,13 +56,10 @@ impl Default for Fit {
 impl FieldView {
     pub fn of(array: &DrawnArray) -> Self {
         Self {
-            camera: match array.kind() {
-                ArrayKind::Image => Camera::UPRIGHT,
-                ArrayKind::Mesh | ArrayKind::Surface | ArrayKind::Points => Camera::default(),
-            },
+            camera: if array.is_flat() { Camera::UPRIGHT } else { Camera::default() },
             limits: match array.number() {
                 Number::U8 => [0.0, 255.0],
-                Number::F32 | Number::F16 => [0.0, 1.0],
+                Number::F32 | Number::F16 | Number::I32 => [0.0, 1.0],
             },
             size: 3.0,
             fit: Fit::default(),
@@ -79,10 +77,14 @@ impl FieldView {
 }
 
 pub fn has_color_map(array: &DrawnArray) -> bool {
-    array.kind() != ArrayKind::Image || array.components() == 1
+    let has_colors = array.part(PartName::Colors).is_some() || array.is_plot();
+    !has_colors && (array.kind() != ArrayKind::Image || array.components() == 1)
 }
 
-/// An image's place in a picture, in pixels from the top left.
+/// The part of a picture's width and height that is left free on each side of a line plot.
+const MARGIN: f32 = 0.05;
+
+/// The place of an image or a line plot in a picture, in pixels from the top left.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Placement {
     pub corner: [f32; 2],
@@ -90,6 +92,14 @@ pub struct Placement {
 }
 
 impl Placement {
+    pub fn of(array: &DrawnArray, camera: &Camera, picture: (u32, u32)) -> Self {
+        if !array.is_plot() {
+            return Self::new(array.grid(), camera, picture);
+        }
+        let scale = (1.0 - 2.0 * MARGIN) * Camera::UPRIGHT.distance / camera.distance;
+        Self::centred([picture.0, picture.1].map(|side| scale * side as f32), camera, picture)
+    }
+
     /// Fits the image into the picture, then scales it by the default distance over the camera's. The
     /// camera's target, in units of half the longer side with y up, is in the middle of the picture.
     pub fn new(image: Grid, camera: &Camera, picture: (u32, u32)) -> Self {
@@ -97,7 +107,11 @@ impl Placement {
         let (width, height) = (picture.0 as f32, picture.1 as f32);
         let pixels = (width / cols).min(height / rows) * Camera::UPRIGHT.distance / camera.distance;
         // Keep at least one pixel of a very long image.
-        let size = [cols, rows].map(|texels| (texels * pixels).max(1.0));
+        Self::centred([cols, rows].map(|texels| (texels * pixels).max(1.0)), camera, picture)
+    }
+
+    fn centred(size: [f32; 2], camera: &Camera, picture: (u32, u32)) -> Self {
+        let (width, height) = (picture.0 as f32, picture.1 as f32);
         let unit = Self { corner: [0.0; 2], size }.unit();
         let (right, down) = (-camera.target.x * unit, camera.target.y * unit);
         Self { corner: [0.5 * (width - size[0]) + right, 0.5 * (height - size[1]) + down], size }
@@ -156,5 +170,9 @@ mod tests {
             "its upper edge is in the middle"
         );
         assert_eq!(place(4_000_000, 1, 1.0, 0.0, 0.0), (0.0, 99.5, 400.0, 1.0));
+        let plot = DrawnArray::new(ArrayKind::Lines, &[9], Number::F32).unwrap();
+        let camera = Camera { target: glam::vec3(1.0, 0.0, 0.0), ..Camera::UPRIGHT };
+        let Placement { corner, size } = Placement::of(&plot, &camera, (400, 200));
+        assert_eq!((corner, size), ([20.0 - 180.0, 10.0], [360.0, 180.0]), "its right end is in the middle");
     }
 }

@@ -1,7 +1,9 @@
-// Points as round dots, all of the same size.
+// Points as round dots.
 //!use globals
 //!use one
 //!use numbers
+//!use backdrop
+//!use places
 //!use dots
 //!use cloud
 //!use sprites

@@ -1,8 +1,9 @@
-// Points as round dots, all of the same size, by compute.
+// Points as round dots, by compute.
 //!use globals
 //!use backdrop
 //!use raster
 //!use numbers
+//!use places
 //!use dots
 //!use cloud
 //!use discs

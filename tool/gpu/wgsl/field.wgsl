@@ -2,5 +2,6 @@
 //!use globals
 //!use one
 //!use mesh
+//!use light
 //!use surface
 //!use triangles

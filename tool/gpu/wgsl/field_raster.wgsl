@@ -3,5 +3,7 @@
 //!use backdrop
 //!use raster
 //!use mesh
+//!use light
 //!use surface
+//!use walk
 //!use cells

@@ -3,5 +3,6 @@
 //!use one
 //!use numbers
 //!use heights
+//!use light
 //!use surface
 //!use triangles

@@ -4,5 +4,7 @@
 //!use raster
 //!use numbers
 //!use heights
+//!use light
 //!use surface
+//!use walk
 //!use cells

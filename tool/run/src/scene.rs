@@ -10,7 +10,7 @@ use wavefield_gpu::cuda::{Cuda, KernelSource};
 use wavefield_gpu::vulkan::{Device, Queue};
 use wavefield_gpu::{Error, Result};
 use wavefield_handoff::Handoff;
-use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
+use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::contents::gallery::{self, KernelShader};
 use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::producer::{
@@ -24,10 +24,7 @@ impl Config {
     }
 
     pub fn camera_for(&self, array: &DrawnArray) -> Camera {
-        match array.kind() {
-            ArrayKind::Image => FieldView::of(array).camera,
-            ArrayKind::Mesh | ArrayKind::Surface | ArrayKind::Points => self.camera(),
-        }
+        if array.is_flat() { FieldView::of(array).camera } else { self.camera() }
     }
 
     /// Returns the default style: points for particles, otherwise a surface.

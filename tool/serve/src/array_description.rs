@@ -1,8 +1,11 @@
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::protocol::short;
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
+use wavefield_handoff::contents::parts::{Part, PartName};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArrayDescription {
@@ -10,11 +13,24 @@ pub struct ArrayDescription {
     /// The length of each dimension, as [`DrawnArray::new`] expects it.
     pub shape: Vec<u64>,
     pub dtype: Number,
+    /// By name, as [`PartName`] has them.
+    #[serde(flatten)]
+    pub parts: BTreeMap<String, PartDescription>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartDescription {
+    pub shape: Vec<u64>,
+    pub dtype: Number,
 }
 
 impl From<DrawnArray> for ArrayDescription {
     fn from(array: DrawnArray) -> Self {
-        Self { kind: array.kind(), shape: array.shape(), dtype: array.number() }
+        let part = |(name, part, _): (PartName, Part, u64)| {
+            (name.name().to_owned(), PartDescription { shape: part.shape(), dtype: part.number })
+        };
+        let parts = array.parts().map(part).collect();
+        Self { kind: array.kind(), shape: array.shape(), dtype: array.number(), parts }
     }
 }
 
@@ -25,11 +41,33 @@ pub fn described(wanted: &Value) -> Result<DrawnArray, String> {
         return Err("`array` is not an object with `kind`, `shape` and `dtype`".into());
     };
     let field = |name: &str| fields.get(name).unwrap_or(&Value::Null);
-    // The value is quoted in answers and on the terminal, so shorten it and make it safe to print.
-    let quoted = |value: &Value| short(&value.to_string(), 40);
     let kind = ArrayKind::deserialize(field("kind")).map_err(|_| {
-        format!("there is no kind {}; there are mesh, surface, points, image", quoted(field("kind")))
+        format!(
+            "there is no kind {}; there are mesh, surface, points, image, triangles, lines",
+            quoted(field("kind"))
+        )
     })?;
+    let (shape, number) = numbers_of(fields)?;
+    let mut parts = Vec::new();
+    for name in PartName::ALL {
+        match fields.get(name.name()) {
+            None => {}
+            Some(Value::Object(fields)) => {
+                let (shape, number) =
+                    numbers_of(fields).map_err(|error| format!("`{}`: {error}", name.name()))?;
+                parts.push((name, shape, number));
+            }
+            Some(_) => {
+                return Err(format!("`{}` is not an object with `shape` and `dtype`", name.name()));
+            }
+        }
+    }
+    DrawnArray::new(kind, &shape, number)?.with(&parts)
+}
+
+/// Returns the shape and the type of an array or a part.
+fn numbers_of(fields: &Map<String, Value>) -> Result<(Vec<u64>, Number), String> {
+    let field = |name: &str| fields.get(name).unwrap_or(&Value::Null);
     let number = Number::deserialize(field("dtype")).map_err(|_| {
         format!(
             "there is no dtype {}; there are <f4, <f2 and |u1: convert the array first",
@@ -40,12 +78,17 @@ pub fn described(wanted: &Value) -> Result<DrawnArray, String> {
     let numbers =
         shape.as_array().and_then(|sides| sides.iter().map(Value::as_u64).collect::<Option<Vec<_>>>());
     match numbers {
-        Some(numbers) if numbers.len() <= DIMENSIONS => DrawnArray::new(kind, &numbers, number),
+        Some(numbers) if numbers.len() <= DIMENSIONS => Ok((numbers, number)),
         Some(numbers) => {
             Err(format!("`shape` has {} dimensions: no kind has more than {DIMENSIONS}", numbers.len()))
         }
         None => Err(format!("`shape` {} is not a list of whole numbers", quoted(shape))),
     }
+}
+
+/// Returns a value for answers and for the terminal: short and safe to print.
+fn quoted(value: &Value) -> String {
+    short(&value.to_string(), 40)
 }
 
 #[cfg(test)]
@@ -61,6 +104,11 @@ mod tests {
             json!({"kind": "surface", "shape": [3, 5], "dtype": "<f2"}),
             json!({"kind": "points", "shape": [7, 3], "dtype": "<f4"}),
             json!({"kind": "image", "shape": [3, 5, 4], "dtype": "|u1"}),
+            json!({"kind": "points", "shape": [7, 3], "dtype": "<f4", "colors": {"shape": [7, 4], "dtype": "|u1"},
+                   "sizes": {"shape": [7], "dtype": "<f4"}}),
+            json!({"kind": "triangles", "shape": [7, 4], "dtype": "<f4", "faces": {"shape": [2, 3], "dtype": "<i4"}}),
+            json!({"kind": "lines", "shape": [7], "dtype": "<f4"}),
+            json!({"kind": "lines", "shape": [7, 3], "dtype": "<f4", "edges": {"shape": [9, 2], "dtype": "<i4"}}),
         ] {
             let array = described(&text).unwrap();
             assert_eq!(serde_json::to_value(ArrayDescription::from(array)).unwrap(), text);
@@ -72,6 +120,7 @@ mod tests {
         let array =
             |kind: Value, shape: Value, dtype: Value| json!({"kind": kind, "shape": shape, "dtype": dtype});
         let (image, f4) = (json!("image"), json!("<f4"));
+        let with = |part: &str, value: Value| json!({"kind": "triangles", "shape": [7, 3], "dtype": "<f4", part: value});
         for (wanted, words) in [
             (json!([1, 2]), "not an object"),
             (json!({"shape": [2, 2], "dtype": "<f4"}), "no kind null"),
@@ -84,7 +133,13 @@ mod tests {
             (array(image.clone(), json!(vec![0; 9000]), f4.clone()), "9000 dimensions"),
             (array(image.clone(), json!([2, 2, 2]), f4.clone()), "1, 3 or 4"),
             (array(image.clone(), json!([u64::MAX, u64::MAX, 4]), f4.clone()), "too large"),
-            (array(json!("points"), json!([1_u64 << 63, 4]), f4), "too many"),
+            (array(json!("points"), json!([1_u64 << 63, 4]), f4.clone()), "too many"),
+            (array(json!("triangles"), json!([7, 3]), f4.clone()), "triangles have `faces`"),
+            (with("faces", json!([2, 3])), "`faces` is not an object"),
+            (with("faces", json!({"shape": [2, 3], "dtype": "<i8"})), "`faces`: there is no dtype"),
+            (with("edges", json!({"shape": [2, 2], "dtype": "<i4"})), "has no `edges`"),
+            (with("colors", json!({"shape": [2, 3], "dtype": "|u1"})), "there are 7 points"),
+            (array(json!("image"), json!([7, 3]), json!("<i4")), "only faces and edges"),
         ] {
             let error = described(&wanted).unwrap_err();
             assert!(error.contains(words) && error.len() < 300, "{words}: {error}");

@@ -1,4 +1,4 @@
-// Draws dots by compute. Needs `raster`, `dots`, and a function `dot_at`. A dot covers whole pixels, so there is one sample.
+// Draws dots by compute. Needs `raster`, `dots`, and functions `dot_at` and `dot_colour`. A dot covers whole pixels, so there is one sample.
 
 // `raster.sharers` threads share a dot: each draws some of its rows.
 @compute @workgroup_size(256)
@@ -41,7 +41,7 @@ fn shade_main(@builtin(workgroup_id) group: vec3u, @builtin(global_invocation_id
     if number == NOTHING {
         write_colour(id.xy, background_of(id.xy));
     } else {
-        write_colour(id.xy, palette_colour(dot_at(number).value));
+        write_colour(id.xy, dot_colour(number, dot_at(number).value, vec2f(id.xy) + 0.5));
     }
 }
 

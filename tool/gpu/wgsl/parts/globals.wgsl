@@ -5,7 +5,7 @@ struct Globals {
     view_projection: mat4x4f,
     // In a mesh's units, and else in those of the camera. The fourth number is the distance from the eye to the camera's target.
     eye: vec4f,
-    // Columns and rows of the array; points have one row.
+    // Columns and rows of the array; points and the like have one row.
     grid: vec2u,
     // The number of tiles in a row.
     tiles: u32,
@@ -23,14 +23,19 @@ struct Globals {
     number: u32,
     // The radius of the sphere that is drawn as the unit sphere: see `fitted`.
     radius: f32,
-    // The place of an image: left, top, width and height in pixels of the picture.
+    // The place of an image or a line plot: left, top, width and height in pixels of the picture.
     place: vec4f,
     // The picture's left and top in the image that is drawn on, which may hold several pictures.
     corner: vec2f,
     // Columns and rows of a surface are divided by these.
     divisors: vec2f,
-    // The middle of that sphere, and one over its radius. All is 256 bytes long, as draw/src/inputs.rs says.
-    @size(96) fit: vec4f,
+    // The middle of that sphere, and one over its radius.
+    fit: vec4f,
+    // Where the parts begin, in words, or 0: colours, sizes or vectors, faces or edges. Then the number of dots, triangles or
+    // lines that are drawn.
+    parts: vec4u,
+    // The number of components of a colour, and the type of their numbers. All is 256 bytes long, as draw/src/inputs.rs says.
+    @size(64) colours: vec2u,
 }
 
 @group(0) @binding(1) var palette: texture_2d<f32>;
@@ -44,6 +49,10 @@ fn fitted(place: vec3f) -> vec3f {
 // Returns the position of a number between the limits, which are at 0 and 1. The colour map covers 0 to 1.
 fn limited(number: f32) -> f32 {
     return (number - globals.limits.x) * globals.limits.y;
+}
+
+fn linear(srgb: vec3f) -> vec3f {
+    return select(pow((srgb + 0.055) / 1.055, vec3f(2.4)), srgb / 12.92, srgb <= vec3f(0.04045));
 }
 
 fn palette_colour(value: f32) -> vec3f {
@@ -70,6 +79,11 @@ fn depth_of(position: vec4f) -> f32 {
 fn axis() -> vec3f {
     let matrix = globals.view_projection;
     return vec3f(matrix[0].w, matrix[1].w, matrix[2].w);
+}
+
+// Returns the shares of a triangle's corners at a place, which is given relative to them, in perspective; not scaled.
+fn shares(a: vec2f, b: vec2f, c: vec2f) -> vec3f {
+    return vec3f(b.x * c.y - b.y * c.x, c.x * a.y - c.y * a.x, a.x * b.y - a.y * b.x);
 }
 
 // Tests the bits, because compilers may assume that no value is NaN.

@@ -52,7 +52,3 @@ fn colour_at(texel: vec2u) -> vec4f {
     let colour = linear(clamp(vec3f(limited(number), limited(green), limited(blue)), vec3f(0.0), vec3f(1.0)));
     return select(vec4f(colour * alpha, alpha), vec4f(0.0), is_nan(number) || is_nan(green) || is_nan(blue));
 }
-
-fn linear(srgb: vec3f) -> vec3f {
-    return select(pow((srgb + 0.055) / 1.055, vec3f(2.4)), srgb / 12.92, srgb <= vec3f(0.04045));
-}

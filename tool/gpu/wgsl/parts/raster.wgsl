@@ -11,9 +11,9 @@ struct Raster {
     is_bgra: u32,
     // The first row of workgroups of this dispatch.
     first: u32,
-    // The number of workgroups that share a block of cells, or of threads that share a dot.
+    // The number of workgroups that share a block of triangles, or of threads that share a dot.
     sharers: u32,
-    // The number of blocks of cells of each picture, and of a row of them.
+    // The number of blocks of each picture, and of a row of them.
     blocks: u32,
     across: u32,
 }

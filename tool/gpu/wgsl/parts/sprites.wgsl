@@ -1,4 +1,4 @@
-// Draws dots by the graphics pipeline. Needs `dots`, and a function `dot_at`.
+// Draws dots by the graphics pipeline. Needs `dots`, and functions `dot_at` and `dot_colour`.
 //
 // A dot is one triangle around the circle, the cheapest shape that leaves out no pixel of it: a square has two, and a point
 // of the hardware is missing where its centre is outside the picture.
@@ -30,7 +30,7 @@ fn fragment_main(sprite: Sprite) -> @location(0) vec4f {
     if distance(sprite.clip.xy - globals.corner, sprite.centre) > sprite.radius {
         discard;
     }
-    return vec4f(palette_colour(sprite.value), 1.0);
+    return vec4f(dot_colour(sprite.number, sprite.value, sprite.clip.xy - globals.corner), 1.0);
 }
 
 @fragment

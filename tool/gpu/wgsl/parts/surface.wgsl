@@ -1,4 +1,4 @@
-// Light and colours of a surface. Needs `globals`, and `vertex_at`, `place_at` and `fitted_step` of `mesh` or `heights`.
+// Colours of a surface. Needs `light`, and `vertex_at`, `place_at` and `fitted_step` of `mesh` or `heights`.
 
 // The part of a surface that a pixel shows.
 struct Here {
@@ -80,11 +80,6 @@ fn wireframe_colour(here: Here) -> vec3f {
 
 const DARK: vec3f = vec3f(0.006, 0.008, 0.014);
 
-const KEY_LIGHT: vec3f = vec3f(-0.46, 0.74, 0.49);
-const KEY_COLOUR: vec3f = vec3f(1.00, 0.95, 0.87);
-const SKY: vec3f = vec3f(0.62, 0.72, 0.92);
-const GROUND: vec3f = vec3f(0.20, 0.16, 0.22);
-
 struct Lit {
     vertex: vec4f,
     // On the side of the eye.
@@ -125,18 +120,7 @@ fn surface_colour(here: Here) -> vec3f {
     let value = limited(found.vertex.w);
     let normal = found.normal;
     let to_eye = normalize(fitted_step(globals.eye.xyz - found.vertex.xyz));
-    let base = palette_colour(value);
-
-    // Hemisphere light from sky and ground, and one key light.
-    let ambient = mix(GROUND, SKY, 0.5 + 0.5 * normal.y) * 0.42;
     // Troughs see less of the sky: a cheap stand-in for ambient occlusion.
     let open = mix(0.62, 1.0, smoothstep(0.15, 0.75, value));
-    let diffuse = max(dot(normal, KEY_LIGHT), 0.0) * KEY_COLOUR;
-    let half_way = normalize(KEY_LIGHT + to_eye);
-    let gloss = pow(max(dot(normal, half_way), 0.0), 48.0) * 0.30;
-    // A faint rim where the surface turns away, so that crests stand out from each other.
-    let rim = pow(1.0 - max(dot(normal, to_eye), 0.0), 4.0) * 0.22;
-
-    let lit = base * (ambient * open + 0.95 * diffuse) + (gloss * KEY_COLOUR + rim * SKY) * open;
-    return lit * (1.0 - 0.16 * lines(here.at / last, here.width / last));
+    return lit(palette_colour(value), normal, to_eye, open) * (1.0 - 0.16 * lines(here.at / last, here.width / last));
 }

@@ -13,3 +13,7 @@ fn dot_at(number: u32) -> Dot {
     let wanted = RADIUS * spacing * globals.pixels_per_length / max(clip.w, 1e-3);
     return Dot(clip, clamp(wanted, SMALLEST, LARGEST), limited(vertex.w));
 }
+
+fn dot_colour(number: u32, value: f32, pixel: vec2f) -> vec3f {
+    return palette_colour(value);
+}

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::contents::parts::{Part, PartName, Parts};
 use crate::contents::wave::Grid;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +19,10 @@ pub enum ArrayKind {
     Points,
     /// (rows, cols) or (rows, cols, 1): values for the colour map. (rows, cols, 3 or 4): RGB or RGBA.
     Image,
+    /// (n, 3) or (n, 4): the corners of triangles, as points are. [`PartName::Faces`] says which belong together.
+    Triangles,
+    /// (n, 3) or (n, 4): points that lines connect. (n): values over their indices, a line plot.
+    Lines,
 }
 
 /// A little-endian type of number. Messages name it by NumPy's `typestr`.
@@ -30,12 +35,15 @@ pub enum Number {
     /// The values 0 to 255 stand for 0 to 1.
     #[serde(rename = "|u1")]
     U8,
+    /// Only of faces and edges.
+    #[serde(rename = "<i4")]
+    I32,
 }
 
 impl Number {
     pub fn bytes(self) -> u64 {
         match self {
-            Self::F32 => 4,
+            Self::F32 | Self::I32 => 4,
             Self::F16 => 2,
             Self::U8 => 1,
         }
@@ -45,10 +53,11 @@ impl Number {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrawnArray {
     kind: ArrayKind,
-    /// One row for points.
+    /// One row for points and the like.
     grid: Grid,
     components: u32,
     number: Number,
+    parts: Parts,
 }
 
 /// `rows * cols * components` must be below this, so that shaders can use signed 32-bit integers.
@@ -57,17 +66,20 @@ const MOST: u64 = 1 << 31;
 impl DrawnArray {
     /// Returns the mesh of `grid`, which this program's own producers fill.
     pub fn mesh(grid: Grid) -> Self {
-        Self { kind: ArrayKind::Mesh, grid, components: 4, number: Number::F32 }
+        Self { kind: ArrayKind::Mesh, grid, components: 4, number: Number::F32, parts: Parts::default() }
     }
 
-    /// Describes a client's array. Fails if the kind does not allow the shape or the type of number. The
-    /// error names what is allowed.
+    /// Describes a client's array without further parts. Fails if the kind does not allow the shape or the type of number.
+    /// The error names what is allowed.
     pub fn new(kind: ArrayKind, shape: &[u64], number: Number) -> Result<Self, String> {
         let (name, shapes, least, in_words) = kind.words();
         let (rows, cols, components) = match (kind, shape) {
             (ArrayKind::Mesh, &[rows, cols, 4]) => (rows, cols, 4),
             (ArrayKind::Surface, &[rows, cols]) => (rows, cols, 1),
-            (ArrayKind::Points, &[count, components @ (3 | 4)]) => (1, count, components),
+            (ArrayKind::Points | ArrayKind::Triangles | ArrayKind::Lines, &[count, components @ (3 | 4)]) => {
+                (1, count, components)
+            }
+            (ArrayKind::Lines, &[count]) => (1, count, 1),
             (ArrayKind::Image, &[rows, cols]) => (rows, cols, 1),
             (ArrayKind::Image, &[rows, cols, components @ (1 | 3 | 4)]) => (rows, cols, components),
             _ => return Err(format!("{name} has the shape {shapes}, not {shape:?}")),
@@ -79,11 +91,57 @@ impl DrawnArray {
         if count.is_none_or(|count| count >= MOST) {
             return Err(format!("{shape:?} is too large: it has too many elements, {} at most", MOST - 1));
         }
-        if number != Number::F32 && matches!(kind, ArrayKind::Mesh | ArrayKind::Points) {
+        if number != Number::F32 && !matches!(kind, ArrayKind::Surface | ArrayKind::Image) {
             return Err(format!("{name} has 32-bit floats (dtype <f4)"));
         }
+        if number == Number::I32 {
+            return Err("only faces and edges have the dtype <i4: convert the array first".into());
+        }
         let grid = Grid { cols: cols as u32, rows: rows as u32 };
-        Ok(Self { kind, grid, components: components as u32, number })
+        Ok(Self { kind, grid, components: components as u32, number, parts: Parts::default() })
+    }
+
+    /// Adds the parts, of which each has a shape and a type of number. Fails as [`DrawnArray::new`] does, or if one is missing.
+    pub fn with(mut self, parts: &[(PartName, Vec<u64>, Number)]) -> Result<Self, String> {
+        for (name, shape, number) in parts {
+            self.parts.add(*name, (self.kind, self.components, self.grid.cols), shape, *number)?;
+        }
+        if self.kind == ArrayKind::Triangles && self.part(PartName::Faces).is_none() {
+            return Err("triangles have `faces`, with the shape [m, 3] and the dtype <i4".into());
+        }
+        if self.kind == ArrayKind::Lines && self.pieces() == 0 {
+            return Err("a line has at least 2 points".into());
+        }
+        Ok(self)
+    }
+
+    /// Returns a part, and where it begins in the slot, in bytes.
+    pub fn part(&self, name: PartName) -> Option<(Part, u64)> {
+        self.parts().find(|(one, ..)| *one == name).map(|(_, part, offset)| (part, offset))
+    }
+
+    /// Returns all parts, in the order in which they lie in the slot.
+    pub fn parts(&self) -> impl Iterator<Item = (PartName, Part, u64)> + '_ {
+        self.parts.placed(self.own_bytes())
+    }
+
+    /// Returns the number of dots, triangles or lines that are drawn of points, triangles or lines.
+    pub fn pieces(&self) -> u64 {
+        let indices = self.part(PartName::Faces).or(self.part(PartName::Edges));
+        match (indices, self.kind) {
+            (Some((part, _)), _) => part.rows.into(),
+            (None, ArrayKind::Lines) if self.part(PartName::Vectors).is_none() => self.grid.count() - 1,
+            _ => self.grid.count(),
+        }
+    }
+
+    /// Returns whether it is seen from the front: an image or a line plot. Then the camera only zooms and moves.
+    pub fn is_flat(&self) -> bool {
+        self.kind == ArrayKind::Image || self.is_plot()
+    }
+
+    pub fn is_plot(&self) -> bool {
+        self.kind == ArrayKind::Lines && self.components == 1
     }
 
     pub fn kind(&self) -> ArrayKind {
@@ -107,13 +165,22 @@ impl DrawnArray {
     pub fn shape(&self) -> Vec<u64> {
         let (rows, cols) = (self.grid.rows.into(), self.grid.cols.into());
         match (self.kind, u64::from(self.components)) {
-            (ArrayKind::Points, components) => vec![cols, components],
+            (ArrayKind::Lines, 1) => vec![cols],
+            (ArrayKind::Points | ArrayKind::Triangles | ArrayKind::Lines, components) => {
+                vec![cols, components]
+            }
             (_, 1) => vec![rows, cols],
             (_, components) => vec![rows, cols, components],
         }
     }
 
+    /// Returns the size with all parts.
     pub fn bytes(&self) -> u64 {
+        self.parts().last().map_or(self.own_bytes(), |(_, part, offset)| offset + part.bytes())
+    }
+
+    /// Returns the size without the parts.
+    fn own_bytes(&self) -> u64 {
         self.grid.count() * u64::from(self.components) * self.number.bytes()
     }
 
@@ -124,28 +191,30 @@ impl DrawnArray {
 
     /// Returns the distance between two stamps of a checked frame, in 32-bit words. The last word of each
     /// group of this length has a stamp: see [`crate::contents::frame_stamp`]. A last word that the array
-    /// fills only partly has none.
+    /// fills only partly has none, and neither have the parts.
     pub fn stamp_words(&self) -> u64 {
         match self.number {
             Number::F32 => self.components.into(),
-            Number::F16 | Number::U8 => 1,
+            Number::F16 | Number::U8 | Number::I32 => 1,
         }
     }
 
     pub fn stamps(&self) -> u64 {
-        self.bytes() / 4 / self.stamp_words()
+        self.own_bytes() / 4 / self.stamp_words()
     }
 }
 
 impl ArrayKind {
     /// Returns the kind's name with an article, the allowed shapes, and the least number of rows and columns,
     /// also in words.
-    fn words(self) -> (&'static str, &'static str, u64, &'static str) {
+    pub(super) fn words(self) -> (&'static str, &'static str, u64, &'static str) {
         match self {
             Self::Mesh => ("a mesh", "[rows, cols, 4]", 2, "2 rows and columns"),
             Self::Surface => ("a surface", "[rows, cols]", 2, "2 rows and columns"),
             Self::Points => ("a set of points", "[n, 3] or [n, 4]", 1, "1 point"),
             Self::Image => ("an image", "[rows, cols], or [rows, cols, 1, 3 or 4]", 1, "1 row and column"),
+            Self::Triangles => ("a set of triangles", "[n, 3] or [n, 4]", 1, "1 point"),
+            Self::Lines => ("a set of lines", "[n], [n, 3] or [n, 4]", 1, "1 point"),
         }
     }
 }

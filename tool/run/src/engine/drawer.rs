@@ -36,7 +36,7 @@ impl Drawer {
 
     /// Lets `auto` choose anew what draws.
     pub(super) fn measure_again(&mut self) {
-        self.choice = RasterChoice::new(self.array().grid().count());
+        self.choice = RasterChoice::new(self.array().pieces());
     }
 
     /// Prepares for pictures of this size. No frame may be in flight.
@@ -54,16 +54,15 @@ impl Drawer {
         let name = match self.array().kind() {
             ArrayKind::Mesh => "w",
             ArrayKind::Surface => "height",
-            ArrayKind::Points | ArrayKind::Image => "value",
+            ArrayKind::Points | ArrayKind::Image | ArrayKind::Triangles | ArrayKind::Lines => "value",
         };
         let [offset, factor] = self.view.units;
         shown.then(|| (name, self.view.limits.map(|limit| offset + factor * f64::from(limit))))
     }
 
-    /// Returns where the array lies in a picture, if it is an image.
+    /// Returns where the array lies in a picture, if it is an image or a line plot.
     pub fn image_in(&self, picture: vk::Extent2D) -> Option<Placement> {
         let size = (picture.width, picture.height);
-        let place = || Placement::new(self.array().grid(), &self.view.camera, size);
-        (self.array().kind() == ArrayKind::Image).then(place)
+        self.array().is_flat().then(|| Placement::of(self.array(), &self.view.camera, size))
     }
 }

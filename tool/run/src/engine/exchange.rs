@@ -69,6 +69,7 @@ mod tests {
     use wavefield_gpu::report::Failures;
     use wavefield_gpu::vulkan::{Buffer, BufferDesc, Validation};
     use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
+    use wavefield_handoff::contents::parts::PartName;
     use wavefield_handoff::contents::wave::{self, Grid};
     use wavefield_handoff::producer::{Frame, Produced, Profile};
 
@@ -272,7 +273,7 @@ mod tests {
         };
         let float =
             |numbers: &[f32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>();
-        use ArrayKind::{Image, Mesh, Points, Surface};
+        use ArrayKind::{Image, Lines, Mesh, Points, Surface};
         let (dot, beside) = ([0.5, -0.25, 0.25], [-0.5, 0.0, 0.0]);
         // A mesh that stands upright, and so is no field of heights.
         let upright = [-0.5, 0.5, 0.0, 7.0, 0.5, 0.5, 0.0, 8.0, -0.5, -0.5, 0.0, 9.0, 0.5, -0.5, 0.0, 10.0];
@@ -317,6 +318,7 @@ mod tests {
             ),
             (Mesh, &[2, 2, 4], Number::F32, float(&upright), (1, &[0.5, 0.5, 0.0, 8.0]), upper),
             (Points, &[2, 3], Number::F32, float(&[beside, dot].concat()), (1, &dot), dot),
+            (Lines, &[2, 3], Number::F32, float(&[beside, dot].concat()), (0, &beside), [0.0, -0.125, 0.125]),
             (
                 Points,
                 &[2, 4],
@@ -336,7 +338,16 @@ mod tests {
             }
             assert_eq!(found(&mut run, (2.0, 2.0)).is_some(), kind == Image, "{array}");
         }
-        let at = pixel(&mut run, dot);
+        let corners = float(&[-1.0, -0.5, 0.0, 1.0, -0.5, 0.0, 0.0, 0.9, 0.0]);
+        // The first triangle leads nowhere.
+        let faces = [0, 1, 9, 0, 1, 2].map(i32::to_le_bytes).concat();
+        let bytes = [corners, vec![0; 256 - 36], faces].concat();
+        let described = [(PartName::Faces, vec![2, 3], Number::I32)];
+        let array = DrawnArray::new(ArrayKind::Triangles, &[3, 3], Number::F32).unwrap();
+        drop(put(&mut run, array.with(&described).unwrap(), &bytes));
+        let at = pixel(&mut run, [0.0, 0.0, 0.0]);
+        assert_eq!(found(&mut run, at).map(|(index, _)| index), Some(1));
+        assert_eq!(found(&mut run, (2.0, 2.0)), None);
         let draws = run.engine().drawer.recordings.draws;
         assert!(found(&mut run, at).is_some());
         let draws = run.engine().drawer.recordings.draws - draws;

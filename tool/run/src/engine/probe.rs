@@ -16,9 +16,9 @@ use wavefield_handoff::producer::{Produced, Source};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FoundElement {
     pub array: DrawnArray,
-    /// Counted row after row.
+    /// Counted row after row; of triangles, the triangle's number.
     pub index: u32,
-    /// The element's components, then zeros.
+    /// The element's components, then zeros. Undefined for triangles.
     pub numbers: [f32; 4],
 }
 
@@ -34,7 +34,7 @@ impl FoundElement {
         let mut numbers = [0.0; 4];
         for (number, bytes) in numbers.iter_mut().zip(each) {
             *number = match array.number() {
-                Number::F32 => bytemuck::pod_read_unaligned(bytes),
+                Number::F32 | Number::I32 => bytemuck::pod_read_unaligned(bytes),
                 Number::F16 => bytemuck::pod_read_unaligned::<f16>(bytes).to_f32(),
                 Number::U8 => bytes[0].into(),
             };

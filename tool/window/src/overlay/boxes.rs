@@ -7,7 +7,6 @@ use egui::{
 
 use super::{ACCENT, OverlayView, PAPER};
 use crate::keys::{self, Shown};
-use wavefield_handoff::contents::array::ArrayKind;
 
 const NOTICE: Duration = Duration::from_secs(12);
 
@@ -73,7 +72,7 @@ fn notice(egui: &Context, picture: Rect, words: &str) {
 fn keys(egui: &Context, view: &OverlayView<'_>) {
     let drawer = &view.engine.drawer;
     let shown = Shown {
-        is_image: drawer.array().kind() == ArrayKind::Image,
+        is_image: drawer.array().is_flat(),
         has_color_map: drawer.legend().is_some(),
         still: view.still,
         has_lanes: !view.serves,

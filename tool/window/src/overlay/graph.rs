@@ -7,6 +7,7 @@ use super::figures::{FRAMES, Figures, FrameParts, time};
 use super::{DRAW, KERNEL, NEITHER};
 use wavefield_draw::ColorMap;
 use wavefield_handoff::contents::array::ArrayKind;
+use wavefield_handoff::contents::parts::PartName;
 use wavefield_run::FoundElement;
 
 const BEHIND: Color32 = Color32::from_rgb(140, 150, 90);
@@ -215,9 +216,14 @@ pub(super) fn words(found: &FoundElement, serves: bool, units: [f64; 2]) -> Stri
             false => format!("{number:+.4e}"),
         }
     };
+    let has_colors = array.part(PartName::Colors).is_some();
     let (place, value) = match (array.kind(), components) {
+        (ArrayKind::Triangles, _) => return format!("triangle [{index}]"),
+        // Its height is not what is shown.
+        (ArrayKind::Points | ArrayKind::Lines, 3) if has_colors => return format!("[{index}]"),
         // A point without a value takes its height as the value.
-        (ArrayKind::Points, _) => (format!("[{index}]"), if components == 3 { 1 } else { 3 }),
+        (ArrayKind::Points | ArrayKind::Lines, 3) => (format!("[{index}]"), 1),
+        (ArrayKind::Points | ArrayKind::Lines, _) => (format!("[{index}]"), components - 1),
         _ => (format!("[{}, {}]", index / cols, index % cols), components - 1),
     };
     match names {
@@ -261,6 +267,9 @@ mod tests {
             (Mesh, &[5, 3, 4], "[3, 2] = 1000000.0000000"),
             (Points, &[12, 3], "[11] = 1000000.0020000"),
             (Points, &[12, 4], "[11] = 1000000.0000000"),
+            (ArrayKind::Lines, &[12, 4], "[11] = 1000000.0000000"),
+            (ArrayKind::Lines, &[12], "[11] = 1000000.0010000"),
+            (ArrayKind::Triangles, &[12, 3], "triangle [11]"),
         ] {
             assert_eq!(said(kind, shape, [0.5, 1.0, 2.0, 0.0], true, units), want);
         }

@@ -9,7 +9,7 @@ use wavefield_gpu::cuda::{KernelSource, KernelValues};
 use wavefield_gpu::report::word;
 use wavefield_gpu::vulkan::PresentMode;
 use wavefield_handoff::Handoff;
-use wavefield_handoff::contents::{array::ArrayKind, gallery, wave::Grid};
+use wavefield_handoff::contents::{array::ArrayKind, gallery, parts::PartName, wave::Grid};
 use wavefield_run::{Batching, Config, Engine, ProducerKind, Scene};
 
 /// The sides of the selectable grids, in vertices or texels.
@@ -34,7 +34,7 @@ const MEANINGS: [(&str, &str); 14] = [
     ("style", "How the vertices are drawn."),
     ("colours", "The colour map."),
     ("limits", "The values at the two ends of the colour map."),
-    ("size", "The diameter of points, in pixels."),
+    ("size", "The diameter of points, or the width of lines, in pixels."),
     ("speed", "Seconds of the field per second."),
 ];
 
@@ -206,7 +206,7 @@ fn looks(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
 /// Shows the settings of a client's array, in the client's units.
 fn array_settings(ui: &mut Ui, view: &OverlayView<'_>, shown: &mut FieldView) {
     let [offset, factor] = shown.units;
-    if view.engine.drawer.legend().is_some() {
+    if view.engine.drawer.legend().is_some() || view.engine.drawer.array().is_plot() {
         row(ui, "limits", None, |ui| {
             let [low, high] = shown.limits.map(f64::from);
             let speed = 0.005 * ((high - low) * factor).abs();
@@ -222,7 +222,10 @@ fn array_settings(ui: &mut Ui, view: &OverlayView<'_>, shown: &mut FieldView) {
             }
         });
     }
-    if view.engine.drawer.array().kind() == ArrayKind::Points {
+    let array = view.engine.drawer.array();
+    let has_size = array.kind() == ArrayKind::Lines
+        || (array.kind() == ArrayKind::Points && array.part(PartName::Sizes).is_none());
+    if has_size {
         row(ui, "size", None, |ui| drop(ui.add(Slider::new(&mut shown.size, 1.0..=64.0).suffix(" px"))));
     }
 }

@@ -1,0 +1,163 @@
+"""The parts of an array: its colours, sizes, faces and the like, each from any library, as the array is."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from . import _fit, _libraries, _limits, _range
+from ._array import Array, rows_are_contiguous
+from ._layout import PARTS, native_name
+from ._say import is_new
+from ._source import Source
+from .errors import ArrayMismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from ._layout import Layout
+
+
+NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+@contextlib.contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Let an error begin with the name of the argument."""
+    try:
+        yield
+    except ArrayMismatch as error:
+        raise ArrayMismatch(f"{name}: {error}") from error
+
+
+def sources(given: Mapping[str, Any], array: Source) -> dict[str, Source]:
+    """Return where the parts lie. They must be on the array's device."""
+    found = {}
+    for name in PARTS:
+        if (value := given.get(name)) is None:
+            continue
+        with _naming(name):
+            part = found[name] = Source(value)
+        if (part.on_device, part.ordinal) != (array.on_device, array.ordinal):
+            raise ArrayMismatch(
+                f"{name} must be where the array is: the array is {_where(array)}, and {name} {_where(part)}; in "
+                f"PyTorch {name}.to(x.device)"
+            )
+    return found
+
+
+def _where(source: Source) -> str:
+    if not source.on_device:
+        return "in the CPU's memory"
+    return "on a GPU" if source.ordinal is None else f"on GPU {source.ordinal}"
+
+
+def with_parts(array: Any, given: Mapping[str, Any]) -> Any:
+    """Return where an array and its parts lie, for `Field.show`; without parts, the array."""
+    if not given and isinstance(array, Array):  # of `Field.empty`, which has them behind it
+        given = {name: array.part(name) for name, _ in array._layout.parts}
+    if not given:
+        return array
+    if unknown := [name for name in given if name not in PARTS]:
+        raise TypeError(f"show() got an unexpected keyword argument {unknown[0]!r}")
+    source = Source(array)
+    source.parts = sources(given, source)
+    return source
+
+
+def check_parts(layout: Layout, source: Source) -> None:
+    """Check the parts against those of the field."""
+    wanted = dict(layout.parts)
+    if source.parts.keys() != wanted.keys():
+        has = f"{', '.join(wanted)}: show(x, {', '.join(f'{name}=…' for name in wanted)})" if wanted else "no parts"
+        raise ArrayMismatch(f"the field's arrays have {has}")
+    for name, part in source.parts.items():
+        with _naming(name):
+            part.pitch(wanted[name])
+
+
+def drawn(layout: Layout, parts: Mapping[str, Source]) -> tuple[Layout, dict[str, Source]]:
+    """Return the layout with these parts, and them as they are drawn: 64-bit numbers become 32-bit ones."""
+    described, converted = {}, {}
+    for name, part in parts.items():
+        with _naming(name):
+            shape, dtype = part.shape_and_dtype()
+            native = native_name(dtype)
+            target = _target(name, native)
+            converted[name] = part if target == dtype else Source(_cast(part, dtype, native, target))
+        described[name] = shape, target
+    return layout.having(described), converted
+
+
+def _target(name: str, dtype: str) -> str:
+    types = PARTS[name][1]
+    whole = _limits.is_whole(dtype)
+    if dtype in types:
+        return dtype
+    if types == ("int32",) and not whole:
+        raise ArrayMismatch(f'they must be whole numbers, not {dtype}: {name}.astype("int32")')
+    if not (whole or dtype.startswith(("float", "bfloat", "longdouble"))):
+        raise ArrayMismatch(f"they must be numbers, not {dtype}")
+    return "uint8" if name == "colors" and whole else types[0]
+
+
+def _cast(part: Source, dtype: str, native: str, target: str) -> Any:
+    import numpy as np
+
+    array = part.array
+    if _limits.is_whole(native) and target != "float32":
+        # A number that does not fit would become any other. An index stays out of range.
+        low, high = (0, 255) if target == "uint8" else (-1, 2**31 - 1)
+        info = np.iinfo(native)
+        with _libraries.refusing(array, f"cannot be converted from {dtype}"):
+            array = (array.long() if hasattr(array, "long") else array).clip(max(low, info.min), min(high, info.max))
+    return _libraries.cast(array, dtype, target)
+
+
+def check_values(
+    layout: Layout, given: Mapping[str, Source], parts: Mapping[str, Source], meanwhile: Callable[[], object]
+) -> None:
+    """Check the numbers of parts, of the first array of a layout: each look takes time. `given`: not converted."""
+    for name, wanted in layout.parts:
+        if name == "vectors":
+            continue
+        dtype = native_name(given[name].shape_and_dtype()[1])
+        # On a GPU, not all types can be searched.
+        part = given[name] if dtype in _range._SIZES or not given[name].on_device else parts[name]
+        with _naming(name):
+            low, high = _range.Search(part, wanted).ends(meanwhile)[0] or (0.0, 0.0)
+        if name in ("faces", "edges") and not 0 <= low <= high < layout.shape[0]:
+            wrong = low if low < 0 else high
+            raise ArrayMismatch(f"{name} has the index {wrong}; the {layout.shape[0]} points are numbered from 0")
+        if name == "sizes" and low < 0:
+            raise ArrayMismatch(f"sizes must not be negative, and the smallest is {low:g}")
+        if name == "colors" and _limits.is_whole(dtype) and not 0 <= low <= high <= 255:
+            raise ArrayMismatch(
+                f"colors as {dtype} go from 0 to 255, and these from {low} to {high}: show them as floats from 0 to 1"
+            )
+        beyond = 1 / 510
+        if name == "colors" and "float" in dtype and (low < -beyond or high > 1 + beyond) and is_new("colors"):
+            warnings.warn(
+                f"colors as floats go from 0 to 1, and these go from {low:.4g} to {high:.4g}, so they are clipped: "
+                'show colors / 255 or colors.astype("uint8")',
+                stacklevel=4,
+            )
+
+
+def finished(
+    layout: Layout, given: Mapping[str, Source], parts: Mapping[str, Source], fit: _fit.Fit, where: tuple[Any, Any]
+) -> dict[str, Source]:
+    """Return them as they are copied: vectors in the units of the places, all without gaps in their rows."""
+    made = {}
+    for name, wanted in layout.parts:
+        part = parts[name]
+        if name == "vectors" and fit.factor != 1:  # 32-bit floats may not hold them in the user's units
+            dtype = native_name(given[name].shape_and_dtype()[1])
+            part = Source(_libraries._scaled(given[name].array, dtype, (0.0, fit.factor)))
+        part.read(*where)
+        if not rows_are_contiguous(wanted, part.shape, part.strides):
+            part = Source(_libraries.copied(part.array if part.on_device else part.held, "contiguous")).read(*where)
+        made[name] = part
+    return made
