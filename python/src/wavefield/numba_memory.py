@@ -49,7 +49,7 @@ class NumbaMemoryManager(cuda.GetIpcHandleMixin, cuda.HostOnlyCUDAMemoryManager)
 
     def _of_the_renderer(self, size: int) -> Any:
         field = _open.newest_in_cuda()
-        if field is None or size < field._welcome.layout.bytes or self.context.device.id != field.device:
+        if field is None or size < field._welcome.layout.frame_bytes or self.context.device.id != field.device:
             return None
         try:
             return field._allocate(size)

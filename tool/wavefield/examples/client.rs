@@ -23,6 +23,7 @@ fn main() -> anyhow::Result<()> {
 
 #[cfg(target_os = "linux")]
 pub mod client {
+    use std::collections::BTreeMap;
     use std::os::fd::OwnedFd;
     use std::os::unix::fs::FileExt;
     use std::path::{Path, PathBuf};
@@ -94,7 +95,7 @@ pub mod client {
                 true => (ArrayKind::Image, vec![rows, cols]),
                 false => (ArrayKind::Mesh, vec![rows, cols, 4]),
             };
-            Some(ArrayDescription { kind, shape, dtype: Number::F32 })
+            Some(ArrayDescription { kind, shape, dtype: Number::F32, parts: BTreeMap::new() })
         }
     }
 

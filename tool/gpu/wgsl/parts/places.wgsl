@@ -41,7 +41,8 @@ fn is_seen(number: u32) -> bool {
         return false;
     }
     if has_colours() {
-        return colour_of(number).a > 0.0;
+        // Three bytes are always a colour, which need not be read.
+        return (globals.colours.x == 3 && globals.colours.y == U8) || colour_of(number).a > 0.0;
     }
     return !is_nan(value_of(number));
 }
