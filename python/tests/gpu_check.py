@@ -33,6 +33,7 @@ sys.path.insert(0, str(HERE.parent / "src"))
 os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parent / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 import gpu_arrays  # noqa: E402
+import gpu_parts  # noqa: E402
 import gpu_pictures  # noqa: E402
 import notebooks  # noqa: E402
 import wavefield  # noqa: E402
@@ -933,6 +934,42 @@ def fits(out: Path) -> str:
             if calls:
                 drew.append(f"field.show {sorted(calls)[30]:.0f} µs")
     return "; ".join(drew)
+
+
+@check("parts", 240)
+def parts(out: Path) -> str:
+    """Colours, sizes, faces, edges and vectors as arrays of each library: the pictures of NumPy's."""
+    if MEMORY == "host":
+        return gpu_parts.compare("host", lambda array: array)
+    makers: dict[str, Callable[[Any], Any]] = {}
+    if there_is("cupy"):
+        import cupy
+
+        makers["cupy"] = cupy.asarray
+    if there_is("torch"):
+        import torch
+
+        makers["torch"] = partial(torch.as_tensor, device="cuda")
+    if not makers:
+        raise Skipped("neither cupy nor torch is installed")
+    return "; ".join(f"{name}: {gpu_parts.compare(MEMORY, make)}" for name, make in makers.items())
+
+
+@check("parts-rates", 300)
+def parts_rates(out: Path) -> str:
+    """How long frames take of two million points and of a million triangles, with parts and without."""
+    lines = [f"{'microseconds':34} {'frames':>7} {'p50':>8} {'p99':>8}"]
+    for name, (layout, arrays) in gpu_parts.layouts(1.0 if MEMORY == "cuda" else 1e-3).items():
+        with (
+            serve(out, "parts-rates", "--pace", "0") as (path, figures, _),
+            patiently(path, ring=3, **layout) as field,
+        ):
+            gpu_parts.draw(field, arrays, 2000 if MEMORY == "cuda" else 20)
+            field.save(out / f"{name.replace(', ', '-').replace(' ', '-')}.png")
+        frame = client_stretches(figures)[-1]["frame_us"]
+        lines.append(f"{name:34} {frame['frames']:7d} {frame['p50']:8d} {frame['p99']:8d}")
+    (out / "parts-rates.txt").write_text("\n".join(lines) + "\n")
+    return "\n".join(lines)
 
 
 THREE_LINES = {
