@@ -56,6 +56,7 @@ class Showing(Field):
     """What one call of `show` shows: the field of `show`, whose pictures are of another array after the next call."""
 
     __slots__ = ("_field", "_mine", "_shower")
+    _writes_frames = False
 
     def __init__(self, shower: _Shower, field: Field) -> None:
         # All else is the field's.
@@ -161,6 +162,8 @@ class _Shower:
                 if (layout, memory, title) == (field._welcome.layout, self.memory, self.title):
                     return field
                 self.camera = field._fit.to_drawn(field.camera)
+            if field._panel.film is not None:
+                field._panel.film.settle()
             # The renderer stays.
             field._on_close = self.field = None
             field.close()
@@ -170,6 +173,8 @@ class _Shower:
         self.rewritten.clear()
         if last is not None:  # each connection starts with the default camera and size
             field._pictured, field._watched = last._pictured, last._watched
+            field._panel = last._panel
+            field._panel.attach(field._connection)
             if self.camera is not None and last.kind == field.kind:
                 field._fit = last._fit
                 field._set_parameters({"fit": last._fit.message()}, self.camera)
@@ -299,6 +304,8 @@ def show(
     """
     _check(title, colormap, size, camera)
     told = False
+    if _shower is not None and _shower.last is not None:
+        _shower.last._panel.call()
     with _lock:
         while True:
             try:

@@ -18,6 +18,8 @@ from ._allocations import Allocation, Allocations
 from ._array import Array
 from ._connection import Connection, close_all
 from ._imports import Imports
+from ._interactive import Interactive
+from ._panel import Panel
 from ._parameters import Clock, Parameters
 from ._rings import CudaRing, HostRing, Ring
 from ._say import is_new, say, say_once
@@ -73,7 +75,7 @@ def _at_once(method: Method) -> Method:
     return cast("Method", whole)
 
 
-class Field:
+class Field(Interactive):
     """A field that a renderer draws. `show`, `connect` and `launch` return one; close it, or use `with`.
 
     Iterating over it yields frame after frame: the renderer's own memory, of the field's shape and dtype. Use a field
@@ -106,6 +108,7 @@ class Field:
         self._shown: Shown | None = None
         # The sphere that the camera sees. Its fields are in the units of the user.
         self._fit = _fit.Fit()
+        self._panel = Panel()
         # Whether a picture was taken.
         self._pictured = False
         # Whether the program asks if the field is closed: then a closed window is no error.
@@ -154,6 +157,7 @@ class Field:
         self._imports = None if self._context is None else Imports(self._connection, self._context)
         self._connection.unasked = self._unasked
         self._connection.late = self._late
+        self._panel.connection = self._connection
         self._closed = False
         _open.opened(self)
 
@@ -291,6 +295,7 @@ class Field:
         """
         made = 0
         while count is None or made < count:
+            self._panel.call()
             frame = self._begin()
             yield frame
             if not frame.handed_over:
@@ -300,6 +305,12 @@ class Field:
     @contextlib.contextmanager
     def frame(self) -> Iterator[Frame]:
         """Give one frame to `with`. The end of the block hands it over; an exception gives it up."""
+        self._panel.call()
+        with self._frame() as frame:
+            yield frame
+
+    @contextlib.contextmanager
+    def _frame(self) -> Iterator[Frame]:
         frame = self._begin()
         try:
             yield frame
@@ -360,6 +371,9 @@ class Field:
             for array in self._arrays:
                 array._move_to(frame._stream)
             self._shown_before = shown is not None
+        self._panel.handed += 1
+        if self._panel.film is not None:
+            self._panel.film.add(self)
 
     def _give_up(self, frame: Frame) -> None:
         """Give up a frame that was not handed over. The next one has its number and its slot."""
@@ -401,8 +415,10 @@ class Field:
         `wait=False` always copies, and never waits for the renderer: if that is busy, the array is shown as soon as
         possible, unless you show another before.
         """
+        if not isinstance(array, _source.Source):  # `wavefield.show` has called the functions
+            self._panel.call()
         try:
-            return self._show(array, copy, wait)
+            return self._show(array, copy, wait or self._panel.film is not None)
         except RendererGone as gone:
             if not self._is_over(gone):
                 raise
@@ -425,7 +441,7 @@ class Field:
         if isinstance(place, str):
             if copy is False:
                 raise ValueError(f"the array would be copied: {place}")
-            with self.frame() as frame:
+            with self._frame() as frame:
                 frame.copy_from(source)
                 self._finish(frame, True)
             return self._say_copied(place, not copy and source.on_device)
@@ -706,6 +722,8 @@ class Field:
     def _set_parameters(self, values: dict[str, Any], camera: Camera | None = None) -> None:
         """Set parameters, and the camera in the renderer's units."""
         self._check_open()
+        if self._panel.film is not None:
+            self._panel.film.settle()
         view = {} if camera is None else {"camera": camera._message()}
         message, files = self._connection.request({"type": "set", "parameters": values, **view}, "parameters")
         close_all(files)
@@ -720,6 +738,8 @@ class Field:
             self._told(message)
         elif kind == "free":
             self._ring.freed(message)
+        elif self._panel.heard(message, self._welcome.layout):
+            pass
         elif kind == "failed":
             raise Refused("failed", _protocol.text(message, "reason", "the renderer gave no reason"))
         else:
