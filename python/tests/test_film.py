@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session
 from started import Started
 from test_end_to_end import WHY_NOT
+from test_panel import until
 
 IMAGE = np.random.default_rng(3).random((4, 6), np.float32)
 SIZE = 2 * 2 * 4
@@ -81,14 +83,21 @@ def test_each_frame_is_one_picture(host: wavefield.Field, encoder: Path, tmp_pat
     assert files(tmp_path) == ["film.mp4"]
 
 
+def draw(renderer: FakeRenderer, driver: FakeDriver, pictures: int) -> None:
+    """Draw, once so many pictures are asked for."""
+    until(lambda: [message["type"] for message in renderer.received].count("render") == pictures)
+    renderer.draw(driver)
+
+
 @pytest.mark.usefixtures("quick")
 def test_a_film_in_cuda_memory(
     field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, encoder: Path, tmp_path: Path
 ) -> None:
     with field.record(tmp_path / "film.mp4"):
-        for _ in field.frames(5):
-            renderer.draw(driver)
-        renderer.draw(driver)
+        for count in range(5):
+            with field.frame():
+                pass
+            draw(renderer, driver, count + 1)
     assert numbers(tmp_path / "film.mp4") == [1, 11, 21, 31, 41]
 
 
@@ -128,10 +137,12 @@ def test_what_a_picture_shows_does_not_change_before_it_is_drawn(
     with field.record(tmp_path / "film.mp4"):
         with field.frame():
             pass
-        renderer.draw(driver)
         before = len(order)
+        later = threading.Timer(0.2, draw, [renderer, driver, 1])
+        later.start()
         field.parameters["limits"] = (0, 2)
         assert order[before:] == [1]
+        later.join()
 
 
 def test_an_exception_keeps_the_film_up_to_there(host: wavefield.Field, encoder: Path, tmp_path: Path) -> None:
@@ -198,6 +209,7 @@ def test_a_picture_that_fails_stops_nothing(
     with pytest.raises(wavefield.WavefieldError, match="no memory is left"), host.record(tmp_path / "film.mp4"):
         for _ in range(3):
             host.show(np.zeros(host.shape, np.float32))
+    host.status()
     assert len(renderer.frames) == 3 and files(tmp_path) == []
 
 
