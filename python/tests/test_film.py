@@ -57,7 +57,7 @@ def files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.suffix not in (".sock", "") or path.name[0] == ".")
 
 
-@pytest.mark.parametrize("how", ["show", "frame", "loop", "write"])
+@pytest.mark.parametrize("how", ["show", "frame", "loop"])
 def test_each_frame_is_one_picture(host: wavefield.Field, encoder: Path, tmp_path: Path, how: str) -> None:
     path, zeros = tmp_path / "film.mp4", np.zeros(host.shape, np.float32)
     host.show(zeros)  # before the film
@@ -69,18 +69,34 @@ def test_each_frame_is_one_picture(host: wavefield.Field, encoder: Path, tmp_pat
             for _ in range(7):
                 with host.frame():
                     pass
-        elif how == "loop":
+        else:
             for _ in host.frames(7):
                 pass
-        else:
-            for _ in range(7):
-                host.show(zeros, wait=False)
         assert not path.exists()
     host.show(zeros)  # after it
     assert numbers(path) == [10 * frame + 1 for frame in range(1, 8)]
     words = (tmp_path / "bin" / "ffmpeg.arguments").read_text()
     assert "-s 2x2 -r 12.5 -i -" in words
     assert files(tmp_path) == ["film.mp4"]
+
+
+def test_a_film_waits_for_a_busy_renderer(
+    host: wavefield.Field, renderer: FakeRenderer, encoder: Path, tmp_path: Path
+) -> None:
+    renderer.frees = False
+
+    def free() -> None:
+        renderer.frees = True
+        for frame in range(3):
+            assert renderer.session is not None
+            renderer.session.send({"type": "free", "frame": frame})
+
+    with host.record(tmp_path / "film.mp4"):
+        for count in range(6):
+            if count == 3:
+                threading.Timer(0.2, free).start()
+            host.show(np.zeros(host.shape, np.float32), wait=False)
+    assert len(numbers(tmp_path / "film.mp4")) == 6
 
 
 def draw(renderer: FakeRenderer, driver: FakeDriver, pictures: int) -> None:
@@ -110,6 +126,21 @@ def test_a_film_goes_on_with_arrays_of_other_shapes(
             wavefield.show(IMAGE[:rows], memory="host")
     # Each connection counts its frames from 0.
     assert numbers(tmp_path / "film.mp4") == [11, 21, 1, 1, 11, 21]
+
+
+@pytest.mark.usefixtures("quick")
+def test_another_shape_waits_for_the_pictures_before_it(
+    started: list[Started], renderer: FakeRenderer, driver: FakeDriver, encoder: Path, tmp_path: Path
+) -> None:
+    field = wavefield.show(IMAGE, memory="cuda", limits=(0, 1))
+    with field.record(tmp_path / "film.mp4"):
+        for count, rows in enumerate((4, 3)):
+            renderer.draw(driver)
+            later = threading.Timer(0.2, draw, [renderer, driver, count + 1])
+            later.start()
+            wavefield.show(IMAGE[:rows], memory="cuda", limits=(0, 1))
+        later.join()
+    assert numbers(tmp_path / "film.mp4") == [11, 1]
 
 
 def test_an_orbit_is_a_film(host: wavefield.Field, renderer: FakeRenderer, encoder: Path, tmp_path: Path) -> None:
@@ -153,16 +184,22 @@ def test_an_exception_keeps_the_film_up_to_there(host: wavefield.Field, encoder:
     assert len(numbers(tmp_path / "film.mp4")) == 1 and files(tmp_path) == ["film.mp4"]
 
 
+@pytest.mark.parametrize("when", ["between", "within"])
 def test_a_closed_window_keeps_the_film_up_to_there(
-    started: list[Started], renderer: FakeRenderer, encoder: Path, tmp_path: Path
+    started: list[Started], renderer: FakeRenderer, encoder: Path, tmp_path: Path, when: str
 ) -> None:
+    def close(session: Session, *_: Any) -> None:
+        session.send({"type": "error", "code": "ended", "reason": "the window was closed"})
+
     field = wavefield.show(IMAGE, memory="host", window=True)
     with field.record(tmp_path / "film.mp4"):
         for count in field.until_closed():
+            if count == 3 and when == "within":
+                renderer.answers["render"] = close
             wavefield.show(IMAGE, memory="host", window=True)
-            if count == 2:
+            if count == 2 and when == "between":
                 assert renderer.session is not None
-                renderer.session.send({"type": "error", "code": "ended", "reason": "the window was closed"})
+                close(renderer.session)
     assert numbers(tmp_path / "film.mp4") == [11, 21, 31]
 
 

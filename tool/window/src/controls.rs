@@ -36,7 +36,7 @@ impl Controls {
             Event::PointerButton { pos, button, pressed, .. } => {
                 let began = self.pressed.take();
                 self.pressed = Some(pos).filter(|_| pressed && button == PointerButton::Primary);
-                began.filter(|began| !pressed && began.distance(pos) <= STILL)
+                began.filter(|began| !pressed && began.distance(pos) <= STILL).map(|_| pos)
             }
             Event::PointerMoved(at) => {
                 self.pressed.take_if(|began| began.distance(at) > STILL);
