@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ._layout import Kind
     from ._panel import Button, Checkbox, Panel, Slider
     from ._status import Camera
+    from ._viewer import Viewer
     from .frame import Frame
 
 STEP = 1 / 60
@@ -32,6 +33,8 @@ class Interactive:
     _panel: Panel
     _fit: Fit
     _next: int
+    _viewer: Viewer | None = None
+    """The viewer of the window, if that is in a notebook."""
     _writes_frames = True
     """Whether `until_closed` yields frames."""
 
@@ -46,6 +49,14 @@ class Interactive:
         def _check_open(self) -> None: ...
         def _is_over(self, gone: RendererGone) -> bool: ...
         def _set_parameters(self, values: dict[str, Any], camera: Camera | None = None) -> None: ...
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        """Show the window, if it is in the notebook."""
+        if self._viewer is None:
+            return {}
+        from ._window import Window
+
+        return Window(self)._repr_mimebundle_(**options)  # type: ignore[arg-type]
 
     def slider(self, label: str, low: float, high: float, value: float | None = None) -> Slider:
         """Show a slider from `low` to `high` in the window's panel, and return it: read its `value` in each frame.

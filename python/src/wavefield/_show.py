@@ -117,7 +117,11 @@ class _Prepared:
 class _Shower:
     """A renderer, and a connection with the layout of what is shown now."""
 
-    def __init__(self, array_gpu: int | None, window: bool, device: int | None = None) -> None:
+    def __init__(self, array_gpu: int | None, window: bool | Literal["notebook"], device: int | None = None) -> None:
+        if isinstance(window, str):
+            if window != "notebook":
+                raise ValueError(f'window must be True, False or "notebook", not {brief(window)}')
+            _libraries.need("anywidget", 'window="notebook"')
         self.window = window
         self.owner = os.getpid()
         self.ended = False
@@ -136,7 +140,8 @@ class _Shower:
         self.rewritten: set[int] = set()
         # Only the colours' scale is over the data. Tab brings the rest.
         arguments = ["--grid", GRID, *(["--overlay", "legend"] if window else ["--headless"])]
-        self.renderer = Renderer([*arguments, *gpu_arguments(device, array_gpu)])
+        arguments += gpu_arguments(device, array_gpu)
+        self.renderer = Renderer(arguments, True) if window == "notebook" else Renderer(arguments)
 
     @property
     def usable(self) -> bool:
@@ -268,7 +273,7 @@ def show(
     extent: tuple[float, float, float, float] | None = None,
     title: str | None = None,
     memory: Literal["auto", "cuda", "host"] = "auto",
-    window: bool | None = None,
+    window: bool | Literal["notebook"] | None = None,
     device: int | None = None,
     wait: bool = True,
 ) -> Showing:
@@ -294,7 +299,8 @@ def show(
     `memory`: "cuda" draws arrays on the GPU in place, or copies them once on the GPU. "host" goes through the CPU's
     memory. "auto" is CUDA if available, otherwise "host". `field.memory` says which.
     `window`: whether to open a window. By default only outside notebooks, and if there is a display. It shows the array
-    and the scale of its colours. Tab shows more, and F1 lists the keys.
+    and the scale of its colours. Tab shows more, and F1 lists the keys. "notebook" opens it in a notebook, where the
+    result as a cell's last line shows it; this needs anywidget.
     `device`: the renderer's GPU, by its CUDA ordinal in this process; by default the first array's. An array on another
     GPU is copied once. If a renderer already runs on another GPU, `show` raises `DeviceMismatch`.
     `wait`: if False, `show` does not wait for a renderer that is busy; the newest array is shown when it can be.
@@ -323,7 +329,7 @@ def show(
                 told = True
 
 
-def _started(source: Source, window: bool | None, device: int | None) -> _Shower:
+def _started(source: Source, window: bool | Literal["notebook"] | None, device: int | None) -> _Shower:
     """Start another renderer, instead of the one that is there."""
     global _shower
     if _shower is not None:
@@ -490,7 +496,7 @@ def _before_the_end() -> None:
     field = _shower.field
     try:
         field._connection.pump()
-        if not (_shower.window and field.window):
+        if not (_shower.window is True and field.window):
             if {NO_DISPLAY, NO_WINDOW} & _say.said and not field._pictured:
                 say_once(f"what was shown was not seen: {SAVE}")
             return
