@@ -132,6 +132,7 @@ BAD: list[tuple[str, tuple[Any, ...], type[Exception], str]] = [
     ("slider", ("a", 0, 1, 2), ValueError, "'a' must be from 0 to 1, not 2"),
     ("slider", ("a", 0, 1, "x"), TypeError, "value must be a number"),
     ("checkbox", ("a", 1), TypeError, "True or False, not 1"),
+    ("checkbox", ("a", None), TypeError, "True or False, not None"),
     ("button", (None,), TypeError, "a label must be text"),
     ("on_key", ("r",), TypeError, "this calls a function, not 'r'"),
     ("on_key", (print, "ctrl+r"), ValueError, "there is no key 'ctrl\\+r'"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _film, _panel
 from ._limits import number
+from ._panel import Button, Checkbox
 from .errors import RendererGone, WavefieldError, brief
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from ._fit import Fit
     from ._layout import Kind
-    from ._panel import Button, Checkbox, Panel, Slider
+    from ._panel import Panel, Slider
     from ._status import Camera
     from ._viewer import Viewer
     from .frame import Frame
@@ -65,15 +66,15 @@ class Interactive:
         same label and ends returns the slider that is there, with the value that the user chose, so it may stand in a
         loop or in a cell of a notebook. A panel has at most 64 entries.
         """
-        return _panel.slider(self._panel, label, low, high, value)
+        return self._panel.slider(label, low, high, value)
 
     def checkbox(self, label: str, value: bool = False) -> Checkbox:
         """Show a check box in the window's panel, and return it: read its `value` in each frame. See `slider`."""
-        return _panel.checkbox(self._panel, label, value)
+        return self._panel.add(Checkbox(self._panel, label, kind="checkbox"), value)
 
     def button(self, label: str) -> Button:
         """Show a button in the window's panel, and return it: its `pressed` is true once for each press."""
-        return _panel.button(self._panel, label)
+        return self._panel.add(Button(self._panel, label, kind="button"))
 
     def on_key(self, function: Callable[[str], object] | None, *keys: str) -> None:
         """Call `function(key)` when the user presses one of these keys in the window, such as "r", "left", "space".
@@ -169,7 +170,7 @@ class Interactive:
         """
         self._check_open()
         if self._panel.film is not None:
-            raise _panel.already(self._panel.film)
+            raise WavefieldError(f"{self._panel.film.path} is being recorded already: leave that block first")
         panel, film = self._panel, _film.Film(path, fps, size)
         panel.film = film
         try:

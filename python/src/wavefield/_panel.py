@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _protocol
 from ._limits import number
-from .errors import Refused, RendererGone, WavefieldError, brief
+from .errors import Refused, RendererGone, brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,31 +41,47 @@ NAMED_KEYS = {*NAMES, *(f"f{count}" for count in range(1, 36))}
 
 
 class Entry:
-    """An entry of the panel."""
+    """An entry of the window's panel."""
 
-    def __init__(self, panel: Panel, label: str, **settings: Any) -> None:
+    _reads = "value"
+
+    def __init__(self, panel: Panel, label: object, **settings: Any) -> None:
+        if not isinstance(label, str):
+            raise TypeError(f"a label must be text, not {brief(label)}")
+        if not 1 <= len(label) <= LONGEST_LABEL or any("\ud800" <= one <= "\udfff" for one in label):
+            raise ValueError(f"a label has 1 to {LONGEST_LABEL} characters of text, not {brief(label)}")
         self.label = label
         self._panel = panel
         self._settings = settings
         self._value: Any = None
 
-    def _message(self) -> Message:
-        return {"label": self.label, **self._settings}
+    @property
+    def value(self) -> Any:
+        """What the user has chosen. Set it to change it.
 
-    def _heard(self, value: object) -> None:
-        """Take the value that the user has chosen."""
-        raise NotImplementedError
-
-    def _told(self, value: Any) -> None:
+        It stays as it is once the window is closed, and in a renderer without a window.
+        """
         self._panel.pump()
-        if value != self._value:
-            self._value = value
+        return self._value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        checked = self._checked(value)
+        self._panel.pump()
+        if checked != self._value:
+            self._value = checked
             self._panel.send([self])
 
+    def _checked(self, value: Any) -> Any:
+        raise AttributeError(f"{self!r} has no value to set to {brief(value)}: read its pressed")
+
+    def _heard(self, value: object) -> None:
+        """Take what the user has chosen."""
+        with contextlib.suppress(TypeError, ValueError):
+            self._value = self._checked(value)
+
     def __bool__(self) -> bool:
-        raise TypeError(
-            f"{self!r} is neither true nor false: read its {'pressed' if type(self) is Button else 'value'}"
-        )
+        raise TypeError(f"{self!r} is neither true nor false: read its {self._reads}")
 
     def __repr__(self) -> str:
         return f"<wavefield.{type(self).__name__} {self.label!r}{'' if self._value is None else f' {self._value}'}>"
@@ -74,66 +90,27 @@ class Entry:
 class Slider(Entry):
     """A slider of the window's panel: `field.slider`."""
 
-    _value: float
-
-    @property
-    def value(self) -> float:
-        """The number that the user has chosen. Set it to move the slider.
-
-        It stays as it is once the window is closed, and in a renderer without a window.
-        """
-        self._panel.pump()
-        return self._value
-
-    @value.setter
-    def value(self, value: float) -> None:
-        self._told(self._checked(value))
-
-    def _checked(self, value: object) -> float:
+    def _checked(self, value: Any) -> float:
         low, high = self._settings["low"], self._settings["high"]
         known = number("value", value)
         if not low <= known <= high:
             raise ValueError(f"the value of {self.label!r} must be from {low} to {high}, not {brief(value)}")
-        return self._like(known)
-
-    def _like(self, known: float) -> float:
         return round(known) if self._settings["integer"] else float(known)
-
-    def _message(self) -> Message:
-        return {**super()._message(), "kind": "slider"}
-
-    def _heard(self, value: object) -> None:
-        if not isinstance(value, bool):
-            self._value = self._like(_protocol.number({"value": value}, "value"))
 
 
 class Checkbox(Entry):
     """A check box of the window's panel: `field.checkbox`."""
 
-    _value: bool
-
-    @property
-    def value(self) -> bool:
-        """Whether it is checked. Set it to check it."""
-        self._panel.pump()
-        return self._value
-
-    @value.setter
-    def value(self, value: bool) -> None:
-        self._told(_flag(value))
-
-    def _message(self) -> Message:
-        return {**super()._message(), "kind": "checkbox"}
-
-    def _heard(self, value: object) -> None:
-        if isinstance(value, bool):
-            self._value = value
+    def _checked(self, value: Any) -> bool:
+        if type(value).__name__ not in ("bool", "bool_"):
+            raise TypeError(f"value must be True or False, not {brief(value)}")
+        return bool(value)
 
 
 class Button(Entry):
     """A button of the window's panel: `field.button`."""
 
-    _presses = 0
+    _presses, _reads = 0, "pressed"
 
     @property
     def pressed(self) -> bool:
@@ -143,11 +120,11 @@ class Button(Entry):
         self._presses -= pressed
         return pressed
 
-    def _message(self) -> Message:
-        return {**super()._message(), "kind": "button"}
-
     def _heard(self, value: object) -> None:
         self._presses += value is True
+
+
+Kind = TypeVar("Kind", bound=Entry)
 
 
 class Panel:
@@ -163,7 +140,7 @@ class Panel:
         """The film that is being recorded."""
         self.handed = 0
         """How many frames were handed over."""
-        self._events: deque[tuple[str | None, tuple[Any, ...]]] = deque(maxlen=MOST_EVENTS)
+        self._events: deque[tuple[str, tuple[Any, ...]]] = deque(maxlen=MOST_EVENTS)
         self._calling = False
 
     def attach(self, connection: Connection) -> None:
@@ -172,13 +149,23 @@ class Panel:
         if self.entries or self.keys or self.click:
             self.send(self.entries.values())
 
-    def add(self, new: Entry, value: Any = None) -> Entry:
+    def slider(self, label: str, low: float, high: float, value: float | None) -> Slider:
+        """Add a slider."""
+        ends = number("low", low), number("high", high)
+        if not 0 < ends[1] - ends[0] < float("inf"):
+            raise ValueError(f"low must be less than high, and these are {brief(low)} and {brief(high)}")
+        value = low if value is None else value
+        whole = all(isinstance(one, Integral) for one in (low, high, value))
+        return self.add(Slider(self, label, kind="slider", low=ends[0], high=ends[1], integer=whole), value)
+
+    def add(self, new: Kind, value: Any = None) -> Kind:
         """Add an entry. One with the same label and settings stays instead, with what the user chose."""
-        if (old := self.entries.get(new.label)) is not None and old._message() == new._message():
+        new._value = None if isinstance(new, Button) else new._checked(value)
+        old = self.entries.get(new.label)
+        if isinstance(old, type(new)) and old._settings == new._settings:
             return old
         if old is None and len(self.entries) == MOST_ENTRIES:
             raise ValueError(f"a window's panel has at most {MOST_ENTRIES} entries")
-        new._value = value
         self.entries[new.label] = new
         self.send([new])
         return new
@@ -186,7 +173,7 @@ class Panel:
     def send(self, new: Iterable[Entry] = ()) -> None:
         """Tell the renderer, with the values of the `new` entries."""
         values = {entry.label: {"value": entry._value} for entry in new if entry._value is not None}
-        entries = [{**entry._message(), **values.get(entry.label, {})} for entry in self.entries.values()]
+        entries = [{"label": label, **one._settings, **values.get(label, {})} for label, one in self.entries.items()]
         wish: Message = {"type": "panel", "entries": entries, "clicks": self.click is not None}
         if self.keys:
             wish["keys"] = [*filter(None, self.keys)]
@@ -214,7 +201,7 @@ class Panel:
                 numbers = [float("nan") if one is None else one for one in values] if isinstance(values, list) else []
                 grid = layout.kind in ("image", "surface", "mesh")
                 place = divmod(index, layout.shape[1]) if grid else (index,)
-                self._events.append((None, (*place, numbers[0] if len(numbers) == 1 else tuple(numbers))))
+                self._events.append(("click", (*place, numbers[0] if len(numbers) == 1 else tuple(numbers))))
             case _:
                 return False
         return True
@@ -228,9 +215,9 @@ class Panel:
         try:
             while self._events:
                 kind, arguments = self._events.popleft()
-                keyed = self.keys.get(arguments[0], self.keys.get(None)) if kind == "key" else self.click
-                if keyed is not None:
-                    keyed(*arguments)
+                function = self.keys.get(arguments[0], self.keys.get(None)) if kind == "key" else self.click
+                if function is not None:
+                    function(*arguments)
         finally:
             self._calling = False
 
@@ -238,44 +225,6 @@ class Panel:
 def _answered(message: Message) -> None:
     if message["type"] == "failed":
         raise Refused("failed", _protocol.text(message, "reason", "the renderer gave no reason"))
-
-
-def label_of(label: object) -> str:
-    """Return a checked label."""
-    if not isinstance(label, str):
-        raise TypeError(f"a label must be text, not {brief(label)}")
-    if not 1 <= len(label) <= LONGEST_LABEL or any("\ud800" <= one <= "\udfff" for one in label):
-        raise ValueError(f"a label has 1 to {LONGEST_LABEL} characters of text, not {brief(label)}")
-    return label
-
-
-def _flag(value: object) -> bool:
-    if type(value).__name__ not in ("bool", "bool_"):
-        raise TypeError(f"value must be True or False, not {brief(value)}")
-    return bool(value)
-
-
-def slider(panel: Panel, label: str, low: float, high: float, value: float | None) -> Slider:
-    """Add a checked slider."""
-    ends = number("low", low), number("high", high)
-    if not 0 < ends[1] - ends[0] < float("inf"):
-        raise ValueError(f"low must be less than high, and these are {brief(low)} and {brief(high)}")
-    whole = all(isinstance(one, Integral) for one in (low, high, low if value is None else value))
-    new = Slider(panel, label_of(label), low=ends[0], high=ends[1], integer=whole)
-    found: Any = panel.add(new, new._checked(ends[0] if value is None else value))
-    return found  # type: ignore[no-any-return]
-
-
-def checkbox(panel: Panel, label: str, value: bool) -> Checkbox:
-    """Add a checked check box."""
-    found: Any = panel.add(Checkbox(panel, label_of(label)), _flag(value))
-    return found  # type: ignore[no-any-return]
-
-
-def button(panel: Panel, label: str) -> Button:
-    """Add a checked button."""
-    found: Any = panel.add(Button(panel, label_of(label)))
-    return found  # type: ignore[no-any-return]
 
 
 def key_of(key: object) -> str:
@@ -293,8 +242,3 @@ def callable_of(function: Any) -> Any:
     if not callable(function):
         raise TypeError(f"this calls a function, not {brief(function)}")
     return function
-
-
-def already(film: Film) -> WavefieldError:
-    """Return the error for a second film."""
-    return WavefieldError(f"{film.path} is being recorded already: leave that block first")

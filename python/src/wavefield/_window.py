@@ -68,7 +68,7 @@ class Window(_libraries.need("anywidget", 'window="notebook"').AnyWidget):  # ty
         ipykernel 7.4 would keep it for the thread that has sent something, which runs the cell.
         """
         if self.comm is not None:
-            vars(self.comm).pop("_reply_subshell_id", None)
+            self.comm.__dict__.pop("_reply_subshell_id", None)
 
     def _told(self, told: str | bytes) -> None:
         if isinstance(told, bytes):
