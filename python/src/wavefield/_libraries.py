@@ -23,6 +23,7 @@ INSTALL = {
     "torch": "torch",
     "numba.cuda": "'numba-cuda[cu13]'",
     "jupyter_rfb": "jupyter_rfb",
+    "anywidget": "anywidget",
 }
 
 

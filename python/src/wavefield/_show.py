@@ -56,6 +56,7 @@ class Showing(Field):
     """What one call of `show` shows: the field of `show`, whose pictures are of another array after the next call."""
 
     __slots__ = ("_field", "_mine", "_shower")
+    _writes_frames = False
 
     def __init__(self, shower: _Shower, field: Field) -> None:
         # All else is the field's.
@@ -116,7 +117,11 @@ class _Prepared:
 class _Shower:
     """A renderer, and a connection with the layout of what is shown now."""
 
-    def __init__(self, array_gpu: int | None, window: bool, device: int | None = None) -> None:
+    def __init__(self, array_gpu: int | None, window: bool | Literal["notebook"], device: int | None = None) -> None:
+        if isinstance(window, str):
+            if window != "notebook":
+                raise ValueError(f'window must be True, False or "notebook", not {brief(window)}')
+            _libraries.need("anywidget", 'window="notebook"')
         self.window = window
         self.owner = os.getpid()
         self.ended = False
@@ -135,7 +140,8 @@ class _Shower:
         self.rewritten: set[int] = set()
         # Only the colours' scale is over the data. Tab brings the rest.
         arguments = ["--grid", GRID, *(["--overlay", "legend"] if window else ["--headless"])]
-        self.renderer = Renderer([*arguments, *gpu_arguments(device, array_gpu)])
+        arguments += gpu_arguments(device, array_gpu)
+        self.renderer = Renderer(arguments, True) if window == "notebook" else Renderer(arguments)
 
     @property
     def usable(self) -> bool:
@@ -161,6 +167,8 @@ class _Shower:
                 if (layout, memory, title) == (field._welcome.layout, self.memory, self.title):
                     return field
                 self.camera = field._fit.to_drawn(field.camera)
+            if field._panel.film is not None:
+                field._panel.film.settle()
             # The renderer stays.
             field._on_close = self.field = None
             field.close()
@@ -170,6 +178,8 @@ class _Shower:
         self.rewritten.clear()
         if last is not None:  # each connection starts with the default camera and size
             field._pictured, field._watched = last._pictured, last._watched
+            field._panel = last._panel
+            field._panel.attach(field._connection)
             if self.camera is not None and last._welcome.layout.view == layout.view:
                 field._fit = last._fit
                 field._set_parameters({"fit": last._fit.message()}, self.camera)
@@ -268,7 +278,7 @@ def show(
     extent: tuple[float, float, float, float] | None = None,
     title: str | None = None,
     memory: Literal["auto", "cuda", "host"] = "auto",
-    window: bool | None = None,
+    window: bool | Literal["notebook"] | None = None,
     device: int | None = None,
     wait: bool = True,
 ) -> Showing:
@@ -300,7 +310,8 @@ def show(
     `memory`: "cuda" draws arrays on the GPU in place, or copies them once on the GPU. "host" goes through the CPU's
     memory. "auto" is CUDA if available, otherwise "host". `field.memory` says which.
     `window`: whether to open a window. By default only outside notebooks, and if there is a display. It shows the array
-    and the scale of its colours. Tab shows more, and F1 lists the keys.
+    and the scale of its colours. Tab shows more, and F1 lists the keys. "notebook" opens it in a notebook, where the
+    result as a cell's last line shows it; this needs anywidget.
     `device`: the renderer's GPU, by its CUDA ordinal in this process; by default the first array's. An array on another
     GPU is copied once. If a renderer already runs on another GPU, `show` raises `DeviceMismatch`.
     `wait`: if False, `show` does not wait for a renderer that is busy; the newest array is shown when it can be.
@@ -314,6 +325,8 @@ def show(
     given = {"colors": colors, "sizes": sizes, "vectors": vectors, "faces": faces, "edges": edges}
     parts = {name: part for name, part in given.items() if part is not None}
     told = False
+    if _shower is not None and _shower.last is not None:
+        _shower.last._panel.call()
     with _lock:
         while True:
             try:
@@ -332,7 +345,7 @@ def show(
                 told = True
 
 
-def _started(source: Source, window: bool | None, device: int | None) -> _Shower:
+def _started(source: Source, window: bool | Literal["notebook"] | None, device: int | None) -> _Shower:
     """Start another renderer, instead of the one that is there."""
     global _shower
     if _shower is not None:
@@ -509,7 +522,7 @@ def _before_the_end() -> None:
     field = _shower.field
     try:
         field._connection.pump()
-        if not (_shower.window and field.window):
+        if not (_shower.window is True and field.window):
             if {NO_DISPLAY, NO_WINDOW} & _say.said and not field._pictured:
                 say_once(f"what was shown was not seen: {SAVE}")
             return

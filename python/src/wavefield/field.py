@@ -18,6 +18,8 @@ from ._allocations import Allocation, Allocations
 from ._array import Array
 from ._connection import Connection, close_all
 from ._imports import Imports
+from ._interactive import Interactive
+from ._panel import Panel
 from ._parameters import Clock, Parameters
 from ._parts import NONE, check_parts, with_parts
 from ._rings import CudaRing, HostRing, Ring
@@ -74,7 +76,7 @@ def _at_once(method: Method) -> Method:
     return cast("Method", whole)
 
 
-class Field:
+class Field(Interactive):
     """A field that a renderer draws. `show`, `connect` and `launch` return one; close it, or use `with`.
 
     Iterating over it yields frame after frame: the renderer's own memory, of the field's shape and dtype. Use a field
@@ -107,6 +109,7 @@ class Field:
         self._shown: Shown | None = None
         # The sphere that the camera sees. Its fields are in the units of the user.
         self._fit = _fit.Fit()
+        self._panel = Panel()
         # Whether a picture was taken.
         self._pictured = False
         # Whether the program asks if the field is closed: then a closed window is no error.
@@ -155,6 +158,7 @@ class Field:
         self._imports = None if self._context is None else Imports(self._connection, self._context)
         self._connection.unasked = self._unasked
         self._connection.late = self._late
+        self._panel.connection = self._connection
         self._closed = False
         _open.opened(self)
 
@@ -292,6 +296,7 @@ class Field:
         """
         made = 0
         while count is None or made < count:
+            self._panel.call()
             frame = self._begin()
             yield frame
             if not frame.handed_over:
@@ -301,6 +306,12 @@ class Field:
     @contextlib.contextmanager
     def frame(self) -> Iterator[Frame]:
         """Give one frame to `with`. The end of the block hands it over; an exception gives it up."""
+        self._panel.call()
+        with self._frame() as frame:
+            yield frame
+
+    @contextlib.contextmanager
+    def _frame(self) -> Iterator[Frame]:
         frame = self._begin()
         try:
             yield frame
@@ -361,6 +372,9 @@ class Field:
             for array in self._arrays:
                 array._move_to(frame._stream)
             self._shown_before = shown is not None
+        self._panel.handed += 1
+        if self._panel.film is not None:
+            self._panel.film.add(self)
 
     def _give_up(self, frame: Frame) -> None:
         """Give up a frame that was not handed over. The next one has its number and its slot."""
@@ -405,8 +419,10 @@ class Field:
         `wait=False` always copies, and never waits for the renderer: if that is busy, the array is shown as soon as
         possible, unless you show another before.
         """
+        if not isinstance(array, _source.Source):  # `wavefield.show` has called the functions
+            self._panel.call()
         try:
-            return self._show(array, copy, wait, parts)
+            return self._show(array, copy, wait or self._panel.film is not None, parts)
         except RendererGone as gone:
             if not self._is_over(gone):
                 raise
@@ -430,7 +446,7 @@ class Field:
         if isinstance(place, str):
             if copy is False:
                 raise ValueError(f"the array would be copied: {place}")
-            with self.frame() as frame:
+            with self._frame() as frame:
                 frame.copy_from(source)
                 frame._copy_parts(source)
                 self._finish(frame, True)
@@ -718,6 +734,8 @@ class Field:
     def _set_parameters(self, values: dict[str, Any], camera: Camera | None = None) -> None:
         """Set parameters, and the camera in the renderer's units."""
         self._check_open()
+        if self._panel.film is not None:
+            self._panel.film.settle()
         view = {} if camera is None else {"camera": camera._message()}
         message, files = self._connection.request({"type": "set", "parameters": values, **view}, "parameters")
         close_all(files)
@@ -732,6 +750,8 @@ class Field:
             self._told(message)
         elif kind == "free":
             self._ring.freed(message)
+        elif self._panel.heard(message, self._welcome.layout):
+            pass
         elif kind == "failed":
             raise Refused("failed", _protocol.text(message, "reason", "the renderer gave no reason"))
         else:

@@ -3,7 +3,7 @@
 use ash::vk;
 use serde::{Deserialize, Serialize};
 
-use super::{Choice, Config, Engine};
+use super::{Choice, ClientPanel, Config, Engine};
 use wavefield_draw::ColorMap;
 use wavefield_gpu::{Error, Result};
 
@@ -45,6 +45,9 @@ pub trait FrameHook {
     fn is_ready(&self) -> bool;
 
     fn shown_client(&self) -> Option<&str>;
+
+    /// Returns the panel of the client whose array is shown.
+    fn panel(&mut self) -> Option<&mut ClientPanel>;
 
     /// Returns whether a client's frame is ready that was never drawn.
     fn has_new(&self) -> bool;

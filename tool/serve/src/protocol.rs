@@ -7,6 +7,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Number, Value};
 use wavefield_draw::{Camera, PictureKind};
+use wavefield_run::{PanelEvent, PanelWish};
 
 pub use super::array_description::{ArrayDescription, described};
 pub use super::settings::{CameraPlace, ClientParameters, SettingsChange};
@@ -53,6 +54,7 @@ pub enum FromClient {
         #[serde(default, deserialize_with = "object", skip_serializing_if = "Option::is_none")]
         camera: Option<CameraPlace>,
     },
+    Panel(PanelWish),
     Status,
     Bye,
 }
@@ -151,11 +153,14 @@ pub enum FromServer {
     Parameters {
         parameters: ClientParameters,
     },
+    Panel,
     State(RendererState),
     Error {
         code: ErrorCode,
         reason: String,
     },
+    #[serde(untagged)]
+    Event(PanelEvent),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -323,6 +328,7 @@ impl FromClient {
             Self::Timeline => "timeline",
             Self::Render(_) => "render",
             Self::Set { .. } => "set",
+            Self::Panel(_) => "panel",
             Self::Status => "status",
             Self::Bye => "bye",
         }

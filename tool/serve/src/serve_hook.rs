@@ -19,7 +19,7 @@ use super::statistics::ServeReport;
 use super::stuck_draw::StuckDraw;
 use super::{ServeOptions, ServeSetup, frame_time};
 use wavefield_gpu::{Error, Result, note, report::Failures};
-use wavefield_run::{Choice, Config, Engine, FrameHook, Parameters, ParkedProducer};
+use wavefield_run::{Choice, ClientPanel, Config, Engine, FrameHook, Parameters, ParkedProducer};
 
 const MESSAGES_A_FRAME: usize = 64;
 /// If nothing is drawn for this long, messages stop waiting for a draw. They still wait for a pending
@@ -111,6 +111,7 @@ impl ServeHook {
             if client.told != now {
                 client.send_parameters(None, now);
             }
+            client.send_events();
             if client.ended.is_some() {
                 self.dismiss(engine);
                 self.restore(engine)?;
@@ -323,6 +324,11 @@ impl FrameHook for ServeHook {
         // Omit the process ID, which is meant for messages.
         let (name, _) = self.ring_of.rsplit_once(" (process ")?;
         self.has_ring().then_some(name)
+    }
+
+    fn panel(&mut self) -> Option<&mut ClientPanel> {
+        let has_ring = self.has_ring();
+        self.client.as_mut().filter(|_| has_ring).map(|client| &mut client.panel)
     }
 
     fn has_new(&self) -> bool {

@@ -3,6 +3,7 @@
 //! egui lays it out every 50 ms, and on input. Frames in between draw the same layout again.
 
 mod boxes;
+mod client_panel;
 mod cost;
 mod figures;
 mod graph;
@@ -31,7 +32,7 @@ use wavefield_draw::{FieldView, Painter, Painting, Picture};
 use wavefield_gpu::Result;
 use wavefield_gpu::cuda::KernelSource;
 use wavefield_gpu::vulkan::Queue;
-use wavefield_run::{Choice, Config, Engine, OverlayMode, Parameters};
+use wavefield_run::{Choice, ClientPanel, Config, Engine, OverlayMode, Parameters};
 
 /// The frames in flight of the deepest ring, plus the one that is being recorded.
 const FLIGHTS: usize = MAX_DEPTH as usize + 1;
@@ -50,6 +51,8 @@ pub(super) struct OverlayView<'a> {
     pub(super) serves: bool,
     /// Whether a client's frames are shown and do not change by themselves, so there is nothing to pause.
     pub(super) still: bool,
+    /// What the client wants to be shown, if its array is.
+    pub(super) panel: Option<&'a mut ClientPanel>,
 }
 
 impl OverlayView<'_> {
@@ -310,7 +313,7 @@ impl Overlay {
         Ok(())
     }
 
-    fn show(&mut self, ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
+    fn show(&mut self, ui: &mut Ui, view: &mut OverlayView<'_>, draft: &mut Draft) {
         let egui = &ui.ctx().clone();
         let panel = Frame::new().fill(PAPER).inner_margin(10.0);
         let has_room = egui.content_rect().size().min(SMALLEST) == SMALLEST;
@@ -328,6 +331,10 @@ impl Overlay {
             });
             let lanes = Panel::bottom("lanes").frame(panel).resizable(false);
             lanes.show(ui, |ui| self.watched.lanes(ui, view, draft.parameters.paused));
+        }
+        let mut covered = 0.0;
+        if self.mode != OverlayMode::Off && !(self.is_on() && has_room) {
+            covered = client_panel::area(egui, panel, view.panel.as_deref_mut());
         }
         // Paint on the background layer, not on a panel, so that the picture still receives the pointer.
         let paint = egui.layer_painter(egui::LayerId::background());
@@ -348,15 +355,17 @@ impl Overlay {
             let at = picture.left_bottom() + vec2(8.0, -8.0);
             boxes::caption(&paint, at, Align2::LEFT_BOTTOM, &words, None);
         }
+        let picture = picture.with_min_y(picture.top() + covered);
         self.boxes.show(egui, picture, view, self.mode != OverlayMode::Off);
     }
 
-    fn left(&self, ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
+    fn left(&self, ui: &mut Ui, view: &mut OverlayView<'_>, draft: &mut Draft) {
         let device = &view.engine.device().info().name;
         ui.label(RichText::new("wavefield").size(17.0).strong());
         let what = format!("{} on {device}", view.engine.work.producer.profile().name);
         ui.add(egui::Label::new(RichText::new(what).weak()).truncate());
         ui.add_space(6.0);
+        client_panel::show(ui, view.panel.as_deref_mut());
         panel::show(ui, view, draft);
         ui.separator();
         if view.serves {

@@ -26,7 +26,8 @@ impl<S: Screen> WindowState<S> {
         let Self { run, screen, overlay, .. } = self;
         let Running { engine, hook, config, parameters, choice, own, .. } = run;
         let (own, serves) = (own.as_ref(), hook.is_some());
-        let mut view = OverlayView { engine, config, choice, own, screen, serves, still };
+        let panel = hook.as_mut().and_then(|hook| hook.panel());
+        let mut view = OverlayView { engine, config, choice, own, screen, serves, still, panel };
         let (wish, platform) = overlay.lay_out(&mut view, parameters)?;
         screen.follow(platform);
         wish.map_or(Ok(()), |wish| self.follow(wish))
