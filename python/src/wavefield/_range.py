@@ -38,11 +38,29 @@ RESULT, RESULTS = 8 * (KEYS + 1), 1024
 """The bytes of a result, and how many searches may run on a GPU at the same time."""
 
 
-def limits_of(last: _limits.Choice, layout: Layout, dtype: str, wish: Any, ends: Callable[[], Ends]) -> _limits.Choice:
-    """Return the limits for an array of this type, drawn with this layout, after `last`."""
+def limits_of(
+    last: _limits.Choice,
+    layout: Layout,
+    dtype: str,
+    wish: Any,
+    ends: Callable[[], Ends],
+    positive: Callable[[], _limits.Pair | None] | None = None,
+) -> _limits.Choice:
+    """Return the limits for an array of this type, drawn with this layout, after `last`.
+
+    `positive`: for a logarithm, what finds the smallest and the largest number above 0.
+    """
     import numpy as np
 
+    if positive is not None and not last.given and min(last.limits) <= 0:
+        last = replace(last, sort=None)
+
     def span() -> _limits.Pair | None:
+        if positive is not None:
+            low, high = ends()[0] or (0.0, 0.0)
+            if low <= 0:
+                low, high = positive() or (1.0, 10.0)
+            return (low, high) if low < high else (low / 2, 2 * low)
         if wish is None and not last.follows:
             if layout.colours:
                 return 0, int(np.iinfo(dtype).max) if _limits.is_whole(dtype) else 1
@@ -114,6 +132,15 @@ class Search:
                 host: Any = _libraries.on_the_host(self.source.array) if self.on_device else self.source.read().held
                 self._ends = _on_the_host(host, self.value)
         return self._ends
+
+    def above_zero(self) -> _limits.Pair | None:
+        """Return the smallest and the largest number above 0. Copies an array on a GPU to the CPU."""
+        import numpy as np
+
+        host: Any = _libraries.on_the_host(self.source.array) if self.on_device else self.source.read().held
+        values = host if self.value is None else host.reshape(-1, host.shape[-1])[:, self.value]
+        values = values[(values > 0) & np.isfinite(values)]
+        return (float(values.min()), float(values.max())) if values.size else None
 
     def _of(self, keys: Any) -> Ends:
         dtype = self.source.dtype

@@ -475,7 +475,8 @@ class Field:
             def ends(search: _range.Search = search) -> _range.Ends:
                 return search.ends(self._connection.pump)
 
-            choice = _range.limits_of(last, layout, layout.dtype, None, ends)
+            positive = search.above_zero if self.parameters.get("norm") == "log" else None
+            choice = _range.limits_of(last, layout, layout.dtype, None, ends, positive)
             near = choice.drawn_in(_limits.PLAIN)
             if near.limits != choice.limits:
                 say_once("numbers of more than 4e37 have the colour of an end; wavefield.show(x) scales them")
@@ -484,9 +485,15 @@ class Field:
                 fit = _range.fit_of(fit, layout, layout.dtype, None, ends)
             self._draw_in(near, fit)
 
-    def _draw_in(self, choice: _limits.Choice, fit: _fit.Fit, wish: Camera | str | None = None) -> None:
-        """Draw with these limits and this fit, and move the camera to `wish`, or to a new fit."""
-        self.parameters._apply(choice)
+    def _draw_in(
+        self,
+        choice: _limits.Choice,
+        fit: _fit.Fit,
+        wish: Camera | str | None = None,
+        others: dict[str, Any] | None = None,
+    ) -> None:
+        """Draw with these limits, `others` and this fit, and move the camera to `wish`, or to a new fit."""
+        self.parameters._apply(choice, others)
         camera = fit.to_drawn(wish) if isinstance(wish, _status.Camera) else None
         if camera is None and fit.fresh:
             camera = _fit.CAMERAS.get(self.kind, _fit.CAMERA)

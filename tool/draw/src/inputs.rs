@@ -33,6 +33,7 @@ struct Globals {
     corner: [f32; 2],
     divisors: [f32; 2],
     fit: Vec4,
+    norm: [f32; 4],
 }
 
 /// Must match `Raster` in `parts/raster.wgsl`.
@@ -134,7 +135,7 @@ impl Inputs {
     /// Uploads a colour map. Waits for the queue.
     pub(super) fn set_color_map(&self, queue: &mut Queue, map: ColorMap) -> Result<()> {
         let device = queue.device().clone();
-        let texels = map.texels(COLORS.width as usize);
+        let texels = map.texels();
         let bytes = bytemuck::cast_slice(&texels);
         let staging =
             Buffer::filled(&device, "colour map upload", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
@@ -189,6 +190,7 @@ impl Inputs {
             corner: [tile.offset.x as f32, tile.offset.y as f32],
             divisors: fit.divisors(grid),
             fit: Vec3::from(fit.center).extend(fit.radius.recip()),
+            norm: view.look.norm_numbers(view.limits),
         };
         let at = self.offset(flight, number);
         let bytes = &mut self.uniforms.bytes_mut()?[at..at + size_of::<Globals>()];

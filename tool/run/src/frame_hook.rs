@@ -12,12 +12,15 @@ pub struct Parameters {
     /// Seconds of animation per second of real time.
     pub speed: f64,
     pub colormap: ColorMap,
+    /// The client's own colour map, if it has one. The user can come back to it.
+    #[serde(skip)]
+    pub own: Option<ColorMap>,
     pub paused: bool,
 }
 
 impl Parameters {
     pub fn new(config: &Config) -> Self {
-        Self { speed: config.speed, colormap: config.color_map, paused: false }
+        Self { speed: config.speed, colormap: config.color_map, own: None, paused: false }
     }
 }
 

@@ -106,7 +106,7 @@ impl ServeHook {
             if self.own.is_some() {
                 // The user changes these in the panel.
                 let view = &engine.drawer.view;
-                (now.limits, now.size) = (view.limits, view.size);
+                (now.limits, now.size, now.look) = (view.limits, view.size, view.look);
             }
             if client.told != now {
                 client.send_parameters(None, now);

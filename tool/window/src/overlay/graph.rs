@@ -136,7 +136,7 @@ pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, name: &str, [
         pos2(right + 6.0 + widest, top + height + 6.0 + name.size().y),
     );
     painter.rect_filled(whole.expand(8.0), 4.0, super::PAPER);
-    let texels = map.texels(64);
+    let texels = map.texels();
     let step = height / texels.len() as f32;
     for (index, texel) in texels.iter().rev().enumerate() {
         let from = pos2(right - WIDTH, top + index as f32 * step);
