@@ -75,8 +75,8 @@ def fit_of(last: _fit.Fit, layout: Layout, dtype: str, wish: Any, ends: Callable
     """Return the fit for an array of this type, drawn with this layout, after `last`."""
     if layout.kind in ("points", "mesh"):
         return _fit.choose(last, layout.sort(dtype), wish, lambda: ends()[1])
-    # The extent of a surface holds for surfaces of this shape and type.
-    kept = last if last.aspect and last.sort == layout.sort(dtype) else _fit.Fit()
+    # An extent holds for arrays of this shape and type.
+    kept = last if last.box and last.sort == layout.sort(dtype) else _fit.Fit()
     return replace(kept, fresh=wish == "fit")
 
 

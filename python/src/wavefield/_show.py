@@ -305,8 +305,8 @@ def show(
     `camera`: as in `field.camera`. By default it shows all finite points, or all of a mesh, from above. It stays until
     the limits would change, or the array leaves the view; "fit" fits it to this array.
     `extent`: (x0, x1, y0, y1), where a surface's first and last column and its first and last row lie. Cameras and
-    depths are in these units. Without it, cells are square, and the longer side goes from -1 to 1. It holds for this
-    array and those after it of the same shape.
+    depths are in these units. Without it, cells are square, and the longer side goes from -1 to 1. Of an image it is
+    (left, right, bottom, top), the numbers of its axes. It holds for this array and those after it of the same shape.
     `title`: the window's title; by default the program's name.
     `memory`: "cuda" draws arrays on the GPU in place, or copies them once on the GPU. "host" goes through the CPU's
     memory. "auto" is CUDA if available, otherwise "host". `field.memory` says which.
@@ -327,7 +327,8 @@ def show(
         while True:
             try:
                 stays = _shower if _shower is not None and _shower.usable and window in (None, _shower.window) else None
-                prepared = _prepare(array, kind, limits, camera, None if stays is None else stays.last, extent, norm)
+                last = None if stays is None else stays.last
+                prepared = _prepare(array, kind, limits, camera, last, extent, norm, axes)
                 shower = _started(prepared.source, window, device) if stays is None else stays
                 shower.check_device(device)
                 return shower.show(prepared, settings, camera, title, memory, wait)
@@ -372,6 +373,7 @@ def _prepare(
     last: Field | None = None,
     extent: Any = None,
     norm: str | None = None,
+    axes: bool | None = None,
 ) -> _Prepared:
     """Convert an array to one that can be drawn, after what `last` draws, or drew until it was closed."""
     import numpy as np
@@ -414,11 +416,13 @@ def _prepare(
     if norm == "log" and min(choice.limits) <= 0:
         raise ValueError(f'norm="log" needs limits above 0, not {choice.limits}: give limits=(low, high) or "auto"')
     if extent is not None:
-        if layout.kind != "surface":
-            raise TypeError(f'extent is for kind="surface", and this is {layout.kind}')
+        if layout.kind not in ("surface", "image"):
+            raise TypeError(f"extent is for surfaces and images, and this is {layout.kind}")
         fit = _fit.of_extent(extent, layout.sort(native))
     else:
         fit = _range.fit_of(_fit.Fit() if last is None else last._fit, layout, native, camera, ends)
+    if fit.box is None and layout.kind in ("points", "mesh") and (axes or (last and last.parameters.get("axes"))):
+        fit = replace(fit, box=ends()[1])
     choice = choice.drawn_in(_libraries.units_of(choice, fit, layout, native, given, norm))
     if wish is None and not choice.given:
         _check_range(layout, ends, given, choice)

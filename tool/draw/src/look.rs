@@ -28,9 +28,10 @@ pub struct Look {
     pub label: Label,
     pub axes: bool,
     /// The numbers at the low and the high end of x, y and z. `None`: the array's own.
+    #[serde(skip_serializing)]
     pub extent: Option<[[f64; 2]; 3]>,
     /// The low and the high end of x, y and z of points and meshes, in the array's units.
-    #[serde(rename = "box")]
+    #[serde(rename = "box", skip_serializing)]
     pub corners: Option<[[f32; 2]; 3]>,
 }
 
@@ -54,14 +55,10 @@ impl Look {
     }
 
     /// Returns where a number lies on the colour map: 0 to 1 between the limits.
-    pub fn place(&self, limits: [f64; 2], number: f64, threshold: f64) -> f64 {
-        let before = if self.norm == Norm::Symlog { threshold.recip() } else { 1.0 };
-        let [low, high, at] = [limits[0], limits[1], number].map(|number| self.curve(number * before));
-        if self.norm == Norm::Linear {
-            (number / 4.0 - low / 4.0) / (high / 4.0 - low / 4.0)
-        } else {
-            (at - low) / (high - low)
-        }
+    pub fn place(&self, limits: [f32; 2], number: f64) -> f64 {
+        let before = if self.norm == Norm::Symlog { self.threshold(limits).recip() } else { 1.0 };
+        let [low, high] = self.ends(limits).map(|end| self.curve(end * before));
+        (self.curve(number * before) - low) / (high - low)
     }
 
     /// Returns the limit at the start of the colour map, and the one at its end.
@@ -173,7 +170,7 @@ mod tests {
             (look(Norm::Symlog, 0.1), [-100.0, 1000.0], 0.05, 0.506_024_096_385_542_2),
             (look(Norm::Symlog, 0.1), [-100.0, 1000.0], -20.0, 0.075_791_928_181_014_07),
         ] {
-            let placed = look.place(limits.map(f64::from), number, look.threshold(limits));
+            let placed = look.place(limits, number);
             assert!((shaded(&look, limits, number) - want).abs() < 1e-5, "{look:?}: {number}");
             assert!((placed - want).abs() < 1e-7, "{look:?}: {placed}");
             let inverted = Look { invert: true, ..look };

@@ -169,7 +169,7 @@ fn looks(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
         let all = [Style::Surface, Style::Wireframe, Style::Points];
         list(ui, "style", None, &mut config.style, &all, &[], |&style| (word(style), None));
     }
-    let has_colors = !view.serves || view.engine.drawer.legend().is_some();
+    let has_colors = !view.serves || view.engine.drawer.has_colors();
     let obstacle = (!has_colors).then(|| "the image has colours of its own".to_owned());
     let name = |&map: &ColorMap| (map.name(), None);
     let all: Vec<_> = ColorMap::value_variants().iter().copied().chain(parameters.own).collect();
@@ -210,7 +210,7 @@ fn looks(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
 /// Shows the settings of a client's array, in the client's units.
 fn array_settings(ui: &mut Ui, view: &OverlayView<'_>, shown: &mut FieldView) {
     let [offset, factor] = shown.units;
-    if view.engine.drawer.legend().is_some() {
+    if view.engine.drawer.has_colors() {
         row(ui, "limits", None, |ui| {
             let [low, high] = shown.limits.map(f64::from);
             let speed = 0.005 * ((high - low) * factor).abs();
@@ -230,7 +230,7 @@ fn array_settings(ui: &mut Ui, view: &OverlayView<'_>, shown: &mut FieldView) {
     if view.engine.drawer.array().kind() == ArrayKind::Points {
         row(ui, "size", None, |ui| drop(ui.add(Slider::new(&mut shown.size, 1.0..=64.0).suffix(" px"))));
     }
-    if view.engine.drawer.legend().is_some() {
+    if view.engine.drawer.has_colors() {
         let (look, limits) = (shown.look, shown.limits);
         let name = |&norm: &Norm| (word(norm), Look { norm, ..look }.check(limits).err());
         list(ui, "norm", None, &mut shown.look.norm, Norm::value_variants(), &[], name);
