@@ -47,7 +47,7 @@ pub struct SettingsChange {
     pub fit: Option<FitChange>,
     pub units: Option<[f64; 2]>,
     #[serde(flatten)]
-    pub look: LookChange,
+    pub look: Box<LookChange>,
 }
 
 /// A [`Look`] as a client sends it.

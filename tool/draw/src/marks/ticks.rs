@@ -44,7 +44,7 @@ fn decades(least: f64, most: f64, factors: &[f64]) -> Vec<f64> {
     let (first, last) = ((least.log10() - 1e-7).ceil(), (most.log10() + 1e-7).floor());
     let step = ((last - first + 1.0) / MOST).ceil().max(1.0);
     let count = ((last - first) / step).floor();
-    if !(count >= 0.0) {
+    if count.is_nan() || count < 0.0 {
         return Vec::new();
     }
     // Read from words, so that they are the numbers nearest to the powers.

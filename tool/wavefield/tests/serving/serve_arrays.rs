@@ -211,7 +211,7 @@ fn limits_and_colours_are_set_all_or_nothing() {
     let FromServer::Parameters { parameters, .. } = set(&mut client, SettingsChange::default(), None) else {
         panic!("no parameters")
     };
-    assert_eq!((parameters, client.state().camera), (before, camera), "nothing was changed");
+    assert_eq!((*parameters, client.state().camera), (before, camera), "nothing was changed");
     let FromServer::Parameters { parameters, .. } = set(&mut client, limits, None) else {
         panic!("no parameters")
     };
