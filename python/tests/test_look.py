@@ -210,6 +210,30 @@ def test_automatic_limits_follow_the_norm(show: Callable[..., Any]) -> None:
     assert show(np.zeros((2, 5, 3), np.uint8)).parameters["norm"] == "linear", "colours have none"
 
 
+def test_automatic_limits_are_of_the_values(show: Callable[..., Any]) -> None:
+    points = np.array([[-9.0, 1, 1, 0], [0, 0, 0, 2], [1, 1, 1, 50], [np.inf, 0, 0, 1e-9], [0, 0, 9, -3]], np.float32)
+    assert show(points, kind="points", norm="log").parameters["limits"] == (2, 50)
+    mesh = np.zeros((2, 3, 4), np.float32)
+    mesh[..., 3] = [[0, 0.5, 3], [4, -1, np.nan]]
+    assert show(mesh, kind="mesh", norm="log").parameters["limits"] == (0.5, 4)
+    assert show(np.full((3, 5), 8.0), norm="log").parameters["limits"] == (4, 16), "around one number"
+
+
+def test_frames_of_a_field_have_a_norm(show: Callable[..., Any]) -> None:
+    image = np.array([[-1, 1], [10, 100]], np.float32)
+    with wavefield.launch(kind="image", shape=(2, 2), dtype="float32", memory="host") as field:
+        field.show(image)
+        with pytest.raises(wavefield.Refused, match="above 0"):
+            field.parameters["norm"] = "log"
+        field.parameters.update(norm="log", limits=(1, 100), colormap="gray")
+        assert np.abs(cells(field.snapshot(), 2, 2)[1] - [[127.5] * 3, [255] * 3]).max() <= 3
+        with pytest.raises(ValueError, match="norm must be"):
+            field.parameters["norm"] = "sqrt"
+        with pytest.raises(wavefield.Refused, match="above 0"):
+            field.parameters["limits"] = (0, 1)
+        assert field.parameters["limits"] == (1, 100)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [

@@ -134,11 +134,18 @@ class Search:
         return self._ends
 
     def above_zero(self) -> _limits.Pair | None:
-        """Return the smallest and the largest number above 0. Copies an array on a GPU to the CPU."""
+        """Return the smallest and the largest number above 0, after `ends`. Copies an array on a GPU to the CPU."""
         import numpy as np
 
-        host: Any = _libraries.on_the_host(self.source.array) if self.on_device else self.source.read().held
-        values = host if self.value is None else host.reshape(-1, host.shape[-1])[:, self.value]
+        try:
+            host: Any = _libraries.on_the_host(self.source.array) if self.on_device else self.source.read().held
+        except ArrayMismatch:  # a frame in CUDA memory; so as many decades as a colour map shows well
+            _, high = (self._ends and self._ends[0]) or (0.0, 0.0)
+            return (1e-3 * high, high) if high > 0 else None
+        values = host
+        if self.value is not None:
+            places = host.reshape(-1, host.shape[-1])
+            values = places[np.isfinite(places[:, :3]).all(1), self.value]
         values = values[(values > 0) & np.isfinite(values)]
         return (float(values.min()), float(values.max())) if values.size else None
 

@@ -414,7 +414,9 @@ def _prepare(
         before = replace(before, sort=None)  # the limits are chosen anew
     choice = _range.limits_of(before, layout, given, wish, ends, search.above_zero if norm == "log" else None)
     if norm == "log" and min(choice.limits) <= 0:
-        raise ValueError(f'norm="log" needs limits above 0, not {choice.limits}: give limits=(low, high) or "auto"')
+        raise ValueError(
+            f'norm="log" needs limits above 0, not {choice.limits}: give limits=(low, high) or "auto", or norm="linear"'
+        )
     if extent is not None:
         if layout.kind not in ("surface", "image"):
             raise TypeError(f"extent is for surfaces and images, and this is {layout.kind}")
@@ -424,7 +426,7 @@ def _prepare(
     if fit.box is None and layout.kind in ("points", "mesh") and (axes or (last and last.parameters.get("axes"))):
         fit = replace(fit, box=ends()[1])
     choice = choice.drawn_in(_libraries.units_of(choice, fit, layout, native, given, norm))
-    if wish is None and not choice.given:
+    if wish is None and not choice.given and norm != "log":
         _check_range(layout, ends, given, choice)
     elif layout.colours and layout.shape[2] == 4:
         most = int(np.iinfo(given).max) if _limits.is_whole(given) else 1
