@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _cuda, _fit, _libraries, _limits, _open, _parts, _range, _say
+from . import _colors, _cuda, _fit, _libraries, _limits, _open, _parts, _range, _say
 from ._array import rows_are_contiguous
 from ._launch import BROWSER, NO_WINDOW, Renderer, gpu_arguments
 from ._layout import Layout, dtypes_of, kind_of, native_name, other_reading
@@ -37,13 +37,16 @@ from .field import Field
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ._layout import Colormap, Kind
+    from ._layout import Kind
     from ._protocol import Memory
     from ._shown import Shown
     from ._status import Camera
 
 SAVE = 'field.save("picture.png") writes the picture'
 NO_DISPLAY = f"there is no display, so no window opens; {BROWSER}"
+
+KEPT = ("size", "norm", "linthresh", "invert", "colorbar", "label", "axes")
+"""What holds until another call says otherwise, though each connection begins without it."""
 
 UNSEEN_SECONDS = 30.0
 """How long a program without a terminal waits at its end for its window to come to the screen."""
@@ -138,6 +141,8 @@ class _Shower:
         # The addresses of arrays that were shown twice in a row: they may be written while the renderer draws them,
         # so from then on they are copied.
         self.rewritten: set[int] = set()
+        self.kept: dict[str, Any] = {}
+        """What the next array takes over from the connection before."""
         # Only the colours' scale is over the data. Tab brings the rest.
         arguments = ["--grid", GRID, *(["--overlay", "legend"] if window else ["--headless"])]
         arguments += gpu_arguments(device, array_gpu)
@@ -183,8 +188,8 @@ class _Shower:
             if self.camera is not None and last._welcome.layout.view == layout.view:
                 field._fit = last._fit
                 field._set_parameters({"fit": last._fit.message()}, self.camera)
-            if (size := last.parameters.get("size")) not in (None, field.parameters.get("size")):
-                field.parameters["size"] = size
+            now = field.parameters
+            self.kept = {name: last.parameters[name] for name in KEPT if last.parameters.get(name) != now.get(name)}
         return field
 
     def check_device(self, device: int | None) -> None:
@@ -207,10 +212,13 @@ class _Shower:
             _keep_window_open()
             parameters, before = field.parameters, field.parameters._choice
             # What a call says always holds. Each request takes time, so leave out what is so already.
-            changes = {name: value for name, value in settings.items() if value not in (None, parameters.get(name))}
-            if changes:
-                parameters.update(**changes)
-            field._draw_in(prepared.choice, prepared.fit, camera)
+            said = {name: value for name, value in settings.items() if value is not None}
+            wanted = {**self.kept, **_colors.spelled(said, {**parameters, **self.kept})}
+            if prepared.layout.colours and "norm" in parameters:
+                wanted["norm"] = "linear"
+            changes = {name: value for name, value in wanted.items() if value != parameters.get(name)}
+            field._draw_in(prepared.choice, prepared.fit, camera, changes)
+            self.kept = {}
             _draw(self, field, field._read(prepared.source), prepared.converted, wait)
         except RendererGone as gone:
             over = self.last is not None and self.last._is_over(gone)
@@ -272,7 +280,13 @@ def show(
     edges: Any = None,
     kind: Kind | None = None,
     limits: tuple[float | None, float | None] | Literal["auto"] | None = None,
-    colormap: Colormap | None = None,
+    colormap: Any = None,
+    norm: Literal["linear", "log", "symlog"] | None = None,
+    linthresh: float | None = None,
+    invert: bool | None = None,
+    colorbar: bool | None = None,
+    label: str | None = None,
+    axes: bool | None = None,
     size: float | None = None,
     camera: Camera | Literal["fit"] | None = None,
     extent: tuple[float, float, float, float] | None = None,
@@ -300,12 +314,20 @@ def show(
     array. Without any they are the array's smallest and largest number, and of colours and meshes 0 to 1 (0 to the
     type's largest number for whole ones). A new kind, shape or type sets them anew, and so does an array whose range is
     10 times away, unless a call, `field.parameters` or the window chose them.
-    `colormap`, `size` (of points and lines, in pixels): as in `field.parameters`.
+    `colormap`: "viridis", "plasma", "magma", "inferno", "cividis", "gray", "turbo", "coolwarm", "RdBu", "twilight", a
+    name or a colour map of matplotlib, or an array (256, 3) of floats from 0 to 1 or uint8. `invert`, or a name that
+    ends in "_r", turns it around.
+    `norm`: "linear", "log" or "symlog", for colours; heights stay linear. "log" needs limits above 0; other numbers
+    have no colour. "symlog" is linear up to `linthresh`, by default a thousandth of the larger limit.
+    `colorbar`: whether `save`, `snapshot` and stills have a colour bar. A window always has. `label`: what it says, for
+    example "pressure / Pa".
+    `axes`: whether there are axes with numbers.
+    `size`: of points and lines, in pixels. Like all of these, it holds until another call or the window changes it.
     `camera`: as in `field.camera`. By default it shows all finite points, or all of a mesh, from above. It stays until
     the limits would change, or the array leaves the view; "fit" fits it to this array.
     `extent`: (x0, x1, y0, y1), where a surface's first and last column and its first and last row lie. Cameras and
-    depths are in these units. Without it, cells are square, and the longer side goes from -1 to 1. It holds for this
-    array and those after it of the same shape.
+    depths are in these units. Without it, cells are square, and the longer side goes from -1 to 1. Of an image it is
+    (left, right, bottom, top), the numbers of its axes. It holds for this array and those after it of the same shape.
     `title`: the window's title; by default the program's name.
     `memory`: "cuda" draws arrays on the GPU in place, or copies them once on the GPU. "host" goes through the CPU's
     memory. "auto" is CUDA if available, otherwise "host". `field.memory` says which.
@@ -321,9 +343,11 @@ def show(
     """
     if isinstance(sizes, Real) and size is None:
         sizes, size = None, sizes
-    _check(title, colormap, size, camera)
     given = {"colors": colors, "sizes": sizes, "vectors": vectors, "faces": faces, "edges": edges}
     parts = {name: part for name, part in given.items() if part is not None}
+    settings = {"colormap": colormap, "norm": norm, "linthresh": linthresh, "invert": invert, "size": size}
+    settings |= {"colorbar": colorbar, "label": label, "axes": axes}
+    _check(title, settings, camera)
     told = False
     if _shower is not None and _shower.last is not None:
         _shower.last._panel.call()
@@ -332,10 +356,10 @@ def show(
             try:
                 stays = _shower if _shower is not None and _shower.usable and window in (None, _shower.window) else None
                 last = None if stays is None else stays.last
-                prepared = _prepare(array, kind, limits, camera, last, extent, parts)
+                prepared = _prepare(array, kind, limits, camera, last, extent, norm, axes, parts)
                 shower = _started(prepared.source, window, device) if stays is None else stays
                 shower.check_device(device)
-                return shower.show(prepared, {"colormap": colormap, "size": size}, camera, title, memory, wait)
+                return shower.show(prepared, settings, camera, title, memory, wait)
             except Refused as refused:
                 # What the renderer has refused meanwhile belongs to an earlier array.
                 field = None if _shower is None else _shower.field
@@ -376,6 +400,8 @@ def _prepare(
     camera: Any = None,
     last: Field | None = None,
     extent: Any = None,
+    norm: str | None = None,
+    axes: bool | None = None,
     given: Mapping[str, Any] = _parts.NONE,
 ) -> _Prepared:
     """Convert an array to one that can be drawn, after what `last` draws, or drew until it was closed."""
@@ -416,15 +442,27 @@ def _prepare(
 
     if parts and (last is None or last._welcome.layout != layout):
         _parts.check_values(layout, as_given, parts, meanwhile)
-    choice = _range.limits_of(before, layout, before_mask, wish, ends)
+    norm_before = "linear" if last is None else last.parameters.get("norm", "linear")
+    if layout.colours and norm not in (None, "linear"):
+        raise ValueError(f'norm="{norm}" is for values, and each pixel of this image is a colour: leave it out')
+    norm = "linear" if layout.colours else norm or norm_before
+    if norm != norm_before and not before.given:
+        before = replace(before, sort=None)  # the limits are chosen anew
+    choice = _range.limits_of(before, layout, before_mask, wish, ends, search.above_zero if norm == "log" else None)
+    if norm == "log" and min(choice.limits) <= 0:
+        raise ValueError(
+            f'norm="log" needs limits above 0, not {choice.limits}: give limits=(low, high) or "auto", or norm="linear"'
+        )
     if extent is not None:
-        if layout.kind != "surface":
-            raise TypeError(f'extent is for kind="surface", and this is {layout.kind}')
+        if layout.kind not in ("surface", "image"):
+            raise TypeError(f"extent is for surfaces and images, and this is {layout.kind}")
         fit = _fit.of_extent(extent, layout.sort(native))
     else:
         fit = _range.fit_of(_fit.Fit() if last is None else last._fit, layout, native, camera, ends)
-    choice = choice.drawn_in(_libraries.units_of(choice, fit, layout, native, before_mask))
-    if wish is None and not choice.given:
+    if fit.box is None and layout.has_places and (axes or (last and last.parameters.get("axes"))):
+        fit = replace(fit, box=ends()[1])
+    choice = choice.drawn_in(_libraries.units_of(choice, fit, layout, native, before_mask, norm))
+    if wish is None and not choice.given and norm != "log":
         _check_range(layout, ends, before_mask, choice)
     elif layout.colours and layout.shape[2] == 4:
         most = int(np.iinfo(before_mask).max) if _limits.is_whole(before_mask) else 1
@@ -540,11 +578,19 @@ def _before_the_end() -> None:
         pass
 
 
-def _check(title: object, colormap: object, size: object, camera: object) -> None:
+def _check(title: object, settings: dict[str, Any], camera: object) -> None:
     """Refuse arguments of a wrong type before anything changes."""
-    for name, value in (("title", title), ("colormap", colormap)):
+    for name, value in (("title", title), ("label", settings["label"])):
         if not isinstance(value, str | None):
             raise TypeError(f"{name} must be text, not {brief(value)}")
+    for name in ("invert", "colorbar", "axes"):
+        if settings[name] not in (None, True, False):
+            raise TypeError(f"{name} must be True or False, not {brief(settings[name])}")
+    _colors.check_norm(settings["norm"])
+    _colors.spelled({"colormap": settings["colormap"]}, {})
+    if (linthresh := settings["linthresh"]) is not None and _limits.number("linthresh", linthresh) < 0:
+        raise ValueError(f"linthresh must not be below 0, and is {brief(linthresh)}")
+    size = settings["size"]
     if not isinstance(size, Real | None):
         raise TypeError(
             f"size must be one number, the width of all points in pixels, not {brief(size)}; sizes=s has one for each"

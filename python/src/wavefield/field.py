@@ -110,6 +110,8 @@ class Field(Interactive):
         # The sphere that the camera sees. Its fields are in the units of the user.
         self._fit = _fit.Fit()
         self._panel = Panel()
+        # What was sent of its axes.
+        self._axes: dict[str, Any] = {}
         # Whether a picture was taken.
         self._pictured = False
         # Whether the program asks if the field is closed: then a closed window is no error.
@@ -497,7 +499,8 @@ class Field(Interactive):
             def ends(search: _range.Search = search) -> _range.Ends:
                 return search.ends(self._connection.pump)
 
-            choice = _range.limits_of(last, layout, layout.dtype, None, ends)
+            positive = search.above_zero if self.parameters.get("norm") == "log" else None
+            choice = _range.limits_of(last, layout, layout.dtype, None, ends, positive)
             near = choice.drawn_in(_limits.PLAIN)
             if near.limits != choice.limits:
                 say_once("numbers of more than 4e37 have the colour of an end; wavefield.show(x) scales them")
@@ -506,18 +509,27 @@ class Field(Interactive):
                 fit = _range.fit_of(fit, layout, layout.dtype, None, ends)
             self._draw_in(near, fit)
 
-    def _draw_in(self, choice: _limits.Choice, fit: _fit.Fit, wish: Camera | str | None = None) -> None:
-        """Draw with these limits and this fit, and move the camera to `wish`, or to a new fit."""
-        self.parameters._apply(choice)
+    def _draw_in(
+        self,
+        choice: _limits.Choice,
+        fit: _fit.Fit,
+        wish: Camera | str | None = None,
+        others: dict[str, Any] | None = None,
+    ) -> None:
+        """Draw with these limits, `others` and this fit, and move the camera to `wish`, or to a new fit."""
+        self.parameters._apply(choice, others)
         camera = fit.to_drawn(wish) if isinstance(wish, _status.Camera) else None
         if camera is None and fit.fresh:
             camera = _fit.CAMERAS.get(self._welcome.layout.view, _fit.CAMERA)
             if wish is None and self._fit.sort is not None:  # the user may have turned it
                 camera = replace(self.status().camera, distance=camera.distance, target=camera.target)
         values = {"fit": fit.message()} if fit.message() != self._fit.message() else {}
+        axes = fit.axes(self._welcome.layout) if fit.box or self._axes else {}
+        if "axes" in self.parameters and axes != self._axes:
+            values |= axes
         if values or camera is not None:
             self._set_parameters(values, camera)
-        self._fit = replace(fit, fresh=False)
+        self._fit, self._axes = replace(fit, fresh=False), axes
 
     def _show_later(self, source: _source.Source) -> Shown:
         """Keep a copy of an array until the renderer is free, or until another is shown."""
@@ -603,13 +615,18 @@ class Field(Interactive):
             after = self._next - 1
         if after is not None and not 0 <= after < self._next:
             raise ValueError(f"frame {after} was not handed over yet: {self._next} frames were, numbered from 0")
-        if after is not None and not self.window:
+        if after is not None and not self.window and not self._has_marks:
             with contextlib.suppress(PicturesInUse, Refused):  # without room for it, it is drawn again
                 return self._render(("color",), None, None, None, after)[0].to_numpy()
         # A window has a size of its own, which the user changes.
         if after is not None and isinstance(self._ring, CudaRing):
             self._ring.wait_written(self._next - 1)
         return self._screenshot(after)
+
+    @property
+    def _has_marks(self) -> bool:
+        """Return whether something is written over its pictures, other than those for programs."""
+        return bool(self.parameters.get("colorbar") or self.parameters.get("axes"))
 
     def _screenshot(self, after: int | None) -> NDArray[np.uint8]:
         """Ask for the picture on screen, whatever it shows."""

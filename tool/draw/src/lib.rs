@@ -2,7 +2,8 @@
 //!
 //! - `field` records the draw, from `inputs` (what shaders read), a `pipeline` and a `pass`
 //! - `raster` does the same by compute shaders
-//! - `camera`, `view`, `color_map`: the picture's appearance; `mesh`: the triangles of a grid
+//! - `camera`, `view`, `color_map`, `look`: the picture's appearance; `mesh`: the triangles of a grid
+//! - `marks`: the colour bar and the axes
 //! - `pick`: what lies under the pointer
 //! - `offscreen`: a picture without a window; `painter`: the overlay
 //! - `views`: pictures of many views at once, for other programs
@@ -13,6 +14,8 @@ mod camera;
 mod color_map;
 mod field;
 mod inputs;
+mod look;
+mod marks;
 mod mesh;
 mod offscreen;
 mod painter;
@@ -26,6 +29,8 @@ mod views;
 pub use camera::Camera;
 pub use color_map::ColorMap;
 pub use field::{Drawing, FieldRenderer, FieldRendererDesc, Output, Slices};
+pub use look::{Label, Look, Norm};
+pub use marks::{Ink, Marks, number, values_of};
 pub use mesh::{TILE, tile_count, tile_indices};
 pub use offscreen::OffscreenTarget;
 pub use painter::{Painter, Painting};

@@ -12,12 +12,15 @@ pub struct Parameters {
     /// Seconds of animation per second of real time.
     pub speed: f64,
     pub colormap: ColorMap,
+    /// The client's own colour map, if it has one. The user can come back to it.
+    #[serde(skip)]
+    pub own: Option<ColorMap>,
     pub paused: bool,
 }
 
 impl Parameters {
     pub fn new(config: &Config) -> Self {
-        Self { speed: config.speed, colormap: config.color_map, paused: false }
+        Self { speed: config.speed, colormap: config.color_map, own: None, paused: false }
     }
 }
 
@@ -61,7 +64,8 @@ pub trait FrameHook {
     fn wants_picture(&self) -> bool;
 
     /// Sends the picture asked for by [`FrameHook::wants_picture`]: sRGB RGBA, four bytes per pixel.
-    fn send_picture(&mut self, extent: vk::Extent2D, pixels: Result<Vec<u8>>);
+    /// The hook adds the marks that a saved picture has.
+    fn send_picture(&mut self, engine: &Engine, extent: vk::Extent2D, pixels: Result<Vec<u8>>);
 
     /// Admits no more clients: the run is over, and the process may be killed at any time.
     fn shut(&mut self);

@@ -162,7 +162,7 @@ impl Client {
     /// Sends the parameters, in answer to `request_id` if there is one.
     pub(super) fn send_parameters(&mut self, request_id: Option<u64>, parameters: ClientParameters) {
         self.told = parameters;
-        self.answer(request_id, &FromServer::Parameters { parameters }, &[]);
+        self.answer(request_id, &FromServer::Parameters { parameters: Box::new(parameters) }, &[]);
     }
 
     /// Sends what the user did in the panel, unless the client has not read what was sent before.

@@ -151,7 +151,7 @@ pub enum FromServer {
         frame: Option<u64>,
     },
     Parameters {
-        parameters: ClientParameters,
+        parameters: Box<ClientParameters>,
     },
     Panel,
     State(RendererState),
@@ -439,8 +439,8 @@ mod tests {
         let text = |message: &FromServer, request_id| {
             String::from_utf8(encode(&Tagged { message, request_id })).unwrap()
         };
-        let told = |request_id| text(&FromServer::Parameters { parameters: now }, request_id);
-        let start = r#"{"type":"parameters","parameters":{"speed":1.0,"colormap":"viridis","paused":false,"limits":[0.0,1.0],"size":3.0,"fit":{"center":[0.0,0.0,0.0],"radius":1.0}}"#;
+        let told = |request_id| text(&FromServer::Parameters { parameters: Box::new(now) }, request_id);
+        let start = r#"{"type":"parameters","parameters":{"speed":1.0,"colormap":"viridis","paused":false,"limits":[0.0,1.0],"size":3.0,"fit":{"center":[0.0,0.0,0.0],"radius":1.0},"norm":"linear","linthresh":0.0,"invert":false,"colorbar":false,"label":"","axes":false}"#;
         assert_eq!(told(None), format!("{start}}}"));
         assert_eq!(told(Some(9)), format!(r#"{start},"request_id":9}}"#));
         let failed = FromServer::Failed { request: "set".into(), reason: "x".into() };

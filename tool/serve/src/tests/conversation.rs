@@ -11,7 +11,7 @@ use super::super::protocol::{
 use super::super::session::{
     Fault, MAX_ALLOCATED, MAX_ALLOCATIONS, MAX_CHUNKS, MAX_CHUNKS_TOGETHER, Session, Terms, greet,
 };
-use wavefield_draw::{Fit, MAX_VIEWS};
+use wavefield_draw::{Fit, Look, MAX_VIEWS};
 use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::contents::wave::Grid;
 use wavefield_run::{ClientPanel, Control};
@@ -37,7 +37,14 @@ pub fn parse(packet: &[u8]) {
 
 pub(crate) fn some_parameters() -> ClientParameters {
     let field = wavefield_run::Parameters::new(&wavefield_run::Config::default());
-    ClientParameters { field, limits: [0.0, 1.0], size: 3.0, fit: Fit::default(), units: [0.0, 1.0] }
+    ClientParameters {
+        field,
+        limits: [0.0, 1.0],
+        size: 3.0,
+        fit: Fit::default(),
+        units: [0.0, 1.0],
+        look: Look::default(),
+    }
 }
 
 /// One thing that can happen to a session.

@@ -89,6 +89,8 @@ pub(super) struct Overlay {
     next: Instant,
     /// The area that no panel covers.
     free: Rect,
+    /// What the last layout's axes are for.
+    seen: Option<FieldView>,
     pub(super) boxes: Boxes,
     watched: Watched,
     pub(super) cost: OverlayCost,
@@ -116,6 +118,7 @@ impl Overlay {
             hidden: if mode == OverlayMode::Legend { mode } else { OverlayMode::Off },
             next: Instant::now(),
             free: Rect::EVERYTHING,
+            seen: None,
             boxes: Boxes::default(),
             watched: Watched::default(),
             cost: OverlayCost::new(queue.device())?,
@@ -220,8 +223,10 @@ impl Overlay {
         self.watched.figures.mean().map(|mean| mean.text())
     }
 
-    pub(super) fn is_due(&self) -> bool {
-        self.has_something() && Instant::now() >= self.next
+    /// Returns whether to lay out. Axes follow the camera with each frame.
+    pub(super) fn is_due(&self, view: &FieldView) -> bool {
+        let has_moved = view.look.axes && self.seen != Some(*view);
+        self.has_something() && (has_moved || Instant::now() >= self.next)
     }
 
     /// Lays out the overlay. Returns the settings that the user wants, if they differ from the current ones.
@@ -232,6 +237,7 @@ impl Overlay {
     ) -> Result<(Option<Draft>, PlatformOutput)> {
         let now = Instant::now();
         self.next = now + EVERY;
+        self.seen = Some(view.engine.drawer.view);
         self.boxes.notice.take_if(|(_, until)| *until < now);
         if self.is_on() && !view.serves {
             self.watched.watch(view.engine, now, self.cost.gpu)?;
@@ -340,9 +346,11 @@ impl Overlay {
         let paint = egui.layer_painter(egui::LayerId::background());
         let picture = ui.available_rect_before_wrap();
         if self.mode != OverlayMode::Off {
-            if let Some((name, limits)) = view.engine.drawer.legend() {
-                graph::legend(&paint, picture, draft.parameters.colormap, name, limits);
+            let marks = view.engine.drawer.marks(draft.parameters.colormap);
+            if marks.view.look.axes {
+                marks.axes(&paint, egui.content_rect(), picture);
             }
+            marks.legend(&paint, picture);
             if let (Some(found), Some(at)) =
                 (view.engine.observers.under_pointer(), egui.pointer_latest_pos())
             {

@@ -62,7 +62,7 @@ impl<S: Screen> WindowState<S> {
             Action::Pause => parameters.paused = !parameters.paused,
             Action::Step => self.pace.clock.step(parameters),
             Action::Colors => {
-                parameters.colormap = parameters.colormap.next();
+                parameters.colormap = parameters.colormap.next(parameters.own);
                 self.recolor()?;
             }
             Action::Picture => self.save_picture()?,

@@ -19,7 +19,7 @@ pub(super) fn own(config: &Config) -> Option<KernelSource> {
 impl<S: Screen> WindowState<S> {
     /// Lays out the overlay if that is due, and applies what the user has changed in it.
     pub(super) fn lay_out(&mut self) -> Result<()> {
-        if !self.overlay.is_due() {
+        if !self.overlay.is_due(&self.run.engine.drawer.view) {
             return Ok(());
         }
         let still = self.run.config.overlay == OverlayMode::Legend && self.run.shown_client().is_some();
