@@ -109,6 +109,8 @@ def __getattr__(name: str) -> Any:
         try:
             from .widget import Widget
         except LibraryMissing as missing:
+            if "rename" in str(missing):  # a file hides the library
+                raise
             try:
                 from ._window import Window as Widget  # type: ignore[assignment]  # which needs less
             except LibraryMissing:
