@@ -7,7 +7,7 @@ import os
 os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
 import torch
-from common import COLORS, FACES, MODE, SCENE, H, W, array, png, race, sync, wave
+from common import COLORS, FACES, MODE, SCENE, array, png, race, sync, wave
 
 import wavefield
 

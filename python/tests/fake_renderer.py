@@ -243,6 +243,7 @@ class Session:
     def on_set(self, message: dict[str, Any], _files: list[int]) -> None:
         parameters = self.renderer.parameters
         parameters.update(message["parameters"])
+        self.renderer.more = parameters.pop("more", self.renderer.more)
         if parameters.get("units") == [0.0, 1.0]:
             del parameters["units"]
         self.renderer.camera = message.get("camera", self.renderer.camera)
@@ -285,14 +286,19 @@ def views(wish: dict[str, Any]) -> list[list[float] | None]:
 
 
 def parts_of(array: dict[str, Any]) -> tuple[dict[str, tuple[list[int], str, int]], int]:
-    """Return the shape, type and offset of an array, which has no name, and of its parts; and where the last ends."""
+    """Return the shape, type and offset of an array, which has no name, and of its parts; and where the last ends.
+
+    The arrays behind it are "1", "2" and so on, and their parts "1.colors".
+    """
     found, end = {}, 0
-    for name in ("", "colors", "sizes", "vectors", "faces", "edges"):
-        part = array if name == "" else array.get(name)
-        if part is not None:
-            offset = (end + 255) // 256 * 256
-            found[name] = (part["shape"], part["dtype"], offset)
-            end = offset + math.prod(part["shape"]) * np.dtype(part["dtype"]).itemsize
+    for number, one in enumerate([array, *array.get("more", [])]):
+        for name in ("", "colors", "sizes", "vectors", "faces", "edges"):
+            part = one if name == "" else one.get(name)
+            if part is not None:
+                offset = (end + 255) // 256 * 256
+                whole = f"{number}.{name}".rstrip(".") if number else name
+                found[whole] = (part["shape"], part["dtype"], offset)
+                end = offset + math.prod(part["shape"]) * np.dtype(part["dtype"]).itemsize
     return found, end
 
 
@@ -332,6 +338,8 @@ class FakeRenderer:
             "size": 3.0,
             "fit": {"center": [0.0, 0.0, 0.0], "radius": 1.0},
         }
+        self.more: list[dict[str, Any]] = []
+        """The parameters of the arrays behind the first."""
         self.answers: dict[str, Answer] = {}
         self.goodbye: Callable[[Session], None] = lambda _session: None
         """Called between a client's `bye` and the end of its connection."""

@@ -92,7 +92,15 @@ class Array:
 
         `array.colors` is the same. Each is memory of the renderer, which other libraries take as they take the array.
         """
-        return Part(self, name)
+        return Part(self, *self._place(name))
+
+    def _place(self, name: str) -> tuple[Layout, int]:
+        """Return the layout of a part, and where it begins."""
+        layouts = dict(self._layout.parts)
+        if name not in layouts:
+            names = f"only {', '.join(layouts)}" if layouts else "no parts"
+            raise AttributeError(f"an array of this field has no {name}, {names}: connect with parts={{…}}")
+        return layouts[name], self._layout.offsets[name]
 
     def __getattr__(self, name: str) -> Any:
         if name in PARTS:
@@ -273,15 +281,11 @@ class Array:
 
 
 class Part(Array):
-    """A part of an array, ordered with the same streams."""
+    """A part of an array, or another array behind it, ordered with the same streams."""
 
-    def __init__(self, whole: Array, name: str) -> None:
-        layouts = dict(whole._layout.parts)
-        if name not in layouts:
-            names = f"only {', '.join(layouts)}" if layouts else "no parts"
-            raise AttributeError(f"an array of this field has no {name}, {names}: connect with parts={{…}}")
+    def __init__(self, whole: Array, layout: Layout, offset: int) -> None:
         self._whole = whole
-        super().__init__(layouts[name], whole._memory, whole._offset + whole._layout.offsets[name], None)
+        super().__init__(layout, whole._memory, whole._offset + offset, None)
         self._consumers = whole._consumers
 
     @property

@@ -48,6 +48,9 @@ PARTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
 PART_ALIGNMENT = 256
 """Each part begins at a multiple of it, in bytes."""
 
+MOST_THINGS = 16
+"""So many arrays may lie in a frame."""
+
 MOST = 2**31
 """An array must have fewer elements than this."""
 
@@ -62,6 +65,10 @@ class Layout:
     """NumPy's name."""
     parts: tuple[tuple[str, Layout], ...] = ()
     """What lies behind it in a frame, in the order of `PARTS`."""
+    more: tuple[Layout, ...] = ()
+    """Other arrays that lie behind it in a frame."""
+    columns: int = 0
+    """How many views of one array each are side by side; 0: all arrays are in one view."""
 
     @classmethod
     def of(cls, kind: str, shape: tuple[int, ...], dtype: str) -> Layout:
@@ -136,8 +143,17 @@ class Layout:
 
     @property
     def frame_bytes(self) -> int:
-        """Return the size of a frame in bytes: the array with its parts."""
-        return self.offsets[""]
+        """Return the size of a frame in bytes: the array with its parts, and other arrays."""
+        return self.beginnings[-1]
+
+    @cached_property
+    def beginnings(self) -> tuple[int, ...]:
+        """Return where the array and each other begin in a frame, in bytes, and where the last one ends."""
+        found, end = [0], self.offsets[""]
+        for other in self.more:
+            found.append(-(-end // PART_ALIGNMENT) * PART_ALIGNMENT)
+            end = found[-1] + other.offsets[""]
+        return (*found, end)
 
     @property
     def has_places(self) -> bool:
@@ -148,6 +164,16 @@ class Layout:
     def view(self) -> str:
         """Return the kind, or "plot" for values over their indices: the kinds of a view have one first camera."""
         return "plot" if self.kind == "lines" and len(self.shape) == 1 else self.kind
+
+    @property
+    def is_flat(self) -> bool:
+        """Return whether it is seen from the front: an image or a line plot."""
+        return self.view in ("image", "plot")
+
+    @property
+    def views(self) -> set[str]:
+        """Return the views of all arrays of a frame."""
+        return {layout.view for layout in (self, *self.more)}
 
     def sort(self, dtype: str) -> tuple[str, tuple[int, ...], str]:
         """Return what limits and cameras hold for: kind, shape and type. Another number of points is no new shape."""
@@ -190,7 +216,8 @@ class Layout:
 
     def __str__(self) -> str:
         parts = f", with {', '.join(name for name, _ in self.parts)}" if self.parts else ""
-        return f"{_ARTICLES[self.kind]} of shape {self.shape}, {self.dtype}{parts}"
+        more = f", and {len(self.more)} more" if self.more else ""
+        return f"{_ARTICLES[self.kind]} of shape {self.shape}, {self.dtype}{parts}{more}"
 
 
 _GRIDS = ("mesh", "surface", "image")

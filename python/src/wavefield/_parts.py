@@ -76,6 +76,11 @@ def check_parts(layout: Layout, source: Source) -> None:
     for name, part in source.parts.items():
         with _naming(name):
             part.pitch(wanted[name])
+    if len(source.more) != len(layout.more):
+        raise ArrayMismatch("the field shows several arrays at once: wavefield.show({…}) shows the next ones")
+    for other, other_layout in zip(source.more, layout.more, strict=True):
+        other.pitch(other_layout)
+        check_parts(other_layout, other)
 
 
 def drawn(layout: Layout, parts: Mapping[str, Source]) -> tuple[Layout, dict[str, Source]]:

@@ -9,7 +9,7 @@ import json
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ._layout import DTYPES, PARTS, Layout
@@ -138,8 +138,12 @@ def hello(memory: Memory, ring: int | None, client: str, layout: Layout | None =
 
 
 def _described(layout: Layout) -> dict[str, Any]:
-    parts = {name: _described(part) for name, part in layout.parts}
-    return {"shape": list(layout.shape), "dtype": layout.typestr, **parts}
+    described: dict[str, Any] = {"shape": list(layout.shape), "dtype": layout.typestr}
+    described |= {name: _described(part) for name, part in layout.parts}
+    if layout.more:
+        described |= {"more": [{"kind": other.kind, **_described(other)} for other in layout.more]}
+        described |= {"columns": layout.columns} if layout.columns else {}
+    return described
 
 
 def welcome(message: Message, memory: Memory, descriptors: int, wanted: Layout | None = None) -> Welcome:
@@ -191,8 +195,13 @@ def welcome(message: Message, memory: Memory, descriptors: int, wanted: Layout |
 
 def _array(message: Message) -> Layout:
     parts = {name: _shape_and_dtype(mapping(message, name)) for name in PARTS if name in message}
+    others = message.get("more", [])
+    if not isinstance(others, list) or not all(isinstance(other, dict) and "more" not in other for other in others):
+        raise ProtocolError(f"the renderer sent 'more' as {others!r}; a list of arrays was expected")
+    more, columns = tuple(map(_array, others)), integer({"columns": 0, **message}, "columns")
     try:
-        return Layout.of(text(message, "kind"), *_shape_and_dtype(message)).having(parts)
+        layout = Layout.of(text(message, "kind"), *_shape_and_dtype(message)).having(parts)
+        return replace(layout, more=more, columns=columns)
     except ArrayMismatch as error:
         raise ProtocolError(f"the renderer sent an impossible array: {error}") from None
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _colors, _cuda, _fit, _libraries, _limits, _open, _parts, _range, _say
+from . import _colors, _cuda, _fit, _libraries, _limits, _open, _parts, _range, _say, _things
 from ._array import rows_are_contiguous
 from ._launch import BROWSER, NO_WINDOW, Renderer, gpu_arguments
 from ._layout import Layout, dtypes_of, kind_of, native_name, other_reading
@@ -115,6 +115,37 @@ class _Prepared:
     converted: str
     choice: _limits.Choice
     fit: _fit.Fit
+    others: tuple[_things.Look, ...] = ()
+    """How the arrays behind it are drawn."""
+
+
+@dataclass
+class _Seen:
+    """An array that was looked at: what it will be drawn as, and where its ends are found."""
+
+    source: Source
+    layout: Layout
+    dtype: str
+    """Its own type."""
+    before_mask: str
+    """The type that its numbers had before a mask was filled."""
+    as_given: dict[str, Source]
+    """Its parts, and how they are drawn."""
+    parts: dict[str, Source]
+    search: _range.Search
+    ends: Callable[[], _range.Ends]
+
+    @property
+    def native(self) -> str:
+        return native_name(self.dtype)
+
+    def fit(self, last: _fit.Fit, extent: Any, camera: Any) -> _fit.Fit:
+        """Return the fit after `last`."""
+        if extent is None:
+            return _range.fit_of(last, self.layout, self.native, camera, self.ends)
+        if self.layout.kind not in ("surface", "image"):
+            raise TypeError(f"extent is for surfaces and images, and this is {self.layout.kind}")
+        return _fit.of_extent(extent, self.layout.sort(self.native))
 
 
 class _Shower:
@@ -214,10 +245,13 @@ class _Shower:
             # What a call says always holds. Each request takes time, so leave out what is so already.
             said = {name: value for name, value in settings.items() if value is not None}
             wanted = {**self.kept, **_colors.spelled(said, {**parameters, **self.kept})}
-            if prepared.layout.colours and "norm" in parameters:
+            if "norm" in parameters and (prepared.layout.colours or prepared.layout.more):
                 wanted["norm"] = "linear"
+            if "axes" in parameters and prepared.layout.more:
+                wanted |= {"axes": False, "colorbar": False}
             changes = {name: value for name, value in wanted.items() if value != parameters.get(name)}
             field._draw_in(prepared.choice, prepared.fit, camera, changes)
+            field._draw_others(prepared.others)
             self.kept = {}
             _draw(self, field, field._read(prepared.source), prepared.converted, wait)
         except RendererGone as gone:
@@ -273,6 +307,7 @@ os.register_at_fork(after_in_child=_unlock)
 def show(
     array: Any,
     *,
+    columns: int | None = None,
     colors: Any = None,
     sizes: Any = None,
     vectors: Any = None,
@@ -306,6 +341,9 @@ def show(
     `faces`: (m, 3) whole numbers: the points that each triangle connects. `edges`: (m, 2), the same for lines.
     `vectors`: (n, 3): an arrow from each point, as long as this.
     These are on the device of the array, and are copied once.
+    For several arrays at once, `array` is a dictionary of names to arrays, or to dictionaries of an `array` and its own
+    arguments: `show({"cloud": {"array": xyz, "colors": rgb}, "mesh": {"array": v, "faces": f}})`. They are copied once,
+    and hide each other. With `columns=2` each has a view of its own in a grid with so many columns.
     `kind`: "image", "points", "surface", "mesh", "triangles" or "lines". By default, (n, 3 or 4) floats are points, and
     with `faces` triangles; (rows, cols) and (rows, cols, 1, 3 or 4) are an image; (n,) is a line plot. kind="lines"
     connects points one after another, up to a NaN.
@@ -345,6 +383,14 @@ def show(
         sizes, size = None, sizes
     given = {"colors": colors, "sizes": sizes, "vectors": vectors, "faces": faces, "edges": edges}
     parts = {name: part for name, part in given.items() if part is not None}
+    several = None
+    if isinstance(array, dict):
+        own = parts if extent is None else {**parts, "extent": extent}
+        several = _things.entries(array, own, {"kind": kind, "limits": limits, "size": size})
+        size = next(iter(several.values()))["size"]
+        if norm not in (None, "linear") or colorbar or axes:
+            raise TypeError("norm, colorbar and axes are for one array: show it alone")
+    _things.check_columns(columns, several)
     settings = {"colormap": colormap, "norm": norm, "linthresh": linthresh, "invert": invert, "size": size}
     settings |= {"colorbar": colorbar, "label": label, "axes": axes}
     _check(title, settings, camera)
@@ -356,7 +402,10 @@ def show(
             try:
                 stays = _shower if _shower is not None and _shower.usable and window in (None, _shower.window) else None
                 last = None if stays is None else stays.last
-                prepared = _prepare(array, kind, limits, camera, last, extent, norm, axes, parts)
+                if several is None:
+                    prepared = _prepare(array, kind, limits, camera, last, extent, (norm, axes), parts)
+                else:
+                    prepared = _things.prepare(several, columns, camera, last)
                 shower = _started(prepared.source, window, device) if stays is None else stays
                 shower.check_device(device)
                 return shower.show(prepared, settings, camera, title, memory, wait)
@@ -400,17 +449,56 @@ def _prepare(
     camera: Any = None,
     last: Field | None = None,
     extent: Any = None,
-    norm: str | None = None,
-    axes: bool | None = None,
+    marked: tuple[str | None, bool | None] = (None, None),
     given: Mapping[str, Any] = _parts.NONE,
 ) -> _Prepared:
-    """Convert an array to one that can be drawn, after what `last` draws, or drew until it was closed."""
-    import numpy as np
+    """Convert an array to one that can be drawn, after what `last` draws, or drew until it was closed.
 
+    `marked`: the norm, and whether there are axes.
+    """
     wish = _limits.wish(limits)
+    where, meanwhile = _after(last)
+    seen = _see(array, kind, given, None if last is None else last._welcome.layout, meanwhile)
+    before = _limits.Choice() if last is None else last.parameters._choice
+    (norm, axes), now = marked, _parts.NONE if last is None else last.parameters
+    norm_before = now.get("norm", "linear")
+    if seen.layout.colours and norm not in (None, "linear"):
+        raise ValueError(f'norm="{norm}" is for values, and each pixel of this image is a colour: leave it out')
+    norm = "linear" if seen.layout.colours else norm or norm_before
+    if norm != norm_before and not before.given:
+        before = replace(before, sort=None)  # the limits are chosen anew
+    above_zero = seen.search.above_zero if norm == "log" else None
+    choice = _range.limits_of(before, seen.layout, seen.before_mask, wish, seen.ends, above_zero)
+    if norm == "log" and min(choice.limits) <= 0:
+        raise ValueError(
+            f'norm="log" needs limits above 0, not {choice.limits}: give limits=(low, high) or "auto", or norm="linear"'
+        )
+    fit = seen.fit(_fit.Fit() if last is None else last._fit, extent, camera)
+    if fit.box is None and seen.layout.has_places and (axes or now.get("axes")):
+        fit = replace(fit, box=seen.ends()[1])
+    return _finished(seen, choice, fit, wish, where, norm)
+
+
+def _after(last: Field | None) -> tuple[tuple[Any, Any], Callable[[], None]]:
+    """Return the context and the stream that arrays are read on, and what to do during a wait."""
     ring = None if last is None or last._closed else last._ring
     # Not the field's own stream: if `connect` closes the field, it destroys that.
     where = (ring.context, ring.stream()) if isinstance(ring, CudaRing) and ring.stream() != ring.own else (None, None)
+    if last is not None and not (last._closed or last._connection.refused):
+        with contextlib.suppress(RendererGone):  # which what follows says, too
+            last._connection.pump()  # the user may have changed the limits in the window
+
+    def meanwhile() -> None:
+        if last is not None and not last._closed:
+            last._connection.pump()
+
+    return where, meanwhile
+
+
+def _see(
+    array: Any, kind: str | None, given: Mapping[str, Any], last: Layout | None, meanwhile: Callable[[], None]
+) -> _Seen:
+    """Look at an array and its parts. `last`: the layout of the one before."""
     source = Source(array)
     shape, dtype = source.shape_and_dtype()
     native = native_name(dtype)
@@ -420,50 +508,32 @@ def _prepare(
     layout, parts = _parts.drawn(Layout.of(drawn, shape, target), as_given)
     if kind is None and not given and (words := other_reading(shape, layout.kind)):
         say_once(words, f"{layout.kind} of {shape[1]}")
-    converted = ""
-    if target != dtype:
-        converted = f"it is {dtype} and was converted; create it as {target}"
-        if not _limits.is_wide(native):
-            source = Source(_libraries.cast(source.array, dtype, target))
+    if target != dtype and not _limits.is_wide(native):
+        source = Source(_libraries.cast(source.array, dtype, target))
     # The type that colours had before a mask was filled.
     before_mask = source.before_mask or native
-    if last is not None and not (last._closed or last._connection.refused):
-        with contextlib.suppress(RendererGone):  # which what follows says, too
-            last._connection.pump()  # the user may have changed the limits in the window
-    before = _limits.Choice() if last is None else last.parameters._choice
     search = _range.Search(source, layout)
-
-    def meanwhile() -> None:
-        if last is not None and not last._closed:
-            last._connection.pump()
 
     def ends() -> _range.Ends:
         return search.ends(meanwhile)
 
-    if parts and (last is None or last._welcome.layout != layout):
+    if parts and last != layout:
         _parts.check_values(layout, as_given, parts, meanwhile)
-    norm_before = "linear" if last is None else last.parameters.get("norm", "linear")
-    if layout.colours and norm not in (None, "linear"):
-        raise ValueError(f'norm="{norm}" is for values, and each pixel of this image is a colour: leave it out')
-    norm = "linear" if layout.colours else norm or norm_before
-    if norm != norm_before and not before.given:
-        before = replace(before, sort=None)  # the limits are chosen anew
-    choice = _range.limits_of(before, layout, before_mask, wish, ends, search.above_zero if norm == "log" else None)
-    if norm == "log" and min(choice.limits) <= 0:
-        raise ValueError(
-            f'norm="log" needs limits above 0, not {choice.limits}: give limits=(low, high) or "auto", or norm="linear"'
-        )
-    if extent is not None:
-        if layout.kind not in ("surface", "image"):
-            raise TypeError(f"extent is for surfaces and images, and this is {layout.kind}")
-        fit = _fit.of_extent(extent, layout.sort(native))
-    else:
-        fit = _range.fit_of(_fit.Fit() if last is None else last._fit, layout, native, camera, ends)
-    if fit.box is None and layout.has_places and (axes or (last and last.parameters.get("axes"))):
-        fit = replace(fit, box=ends()[1])
+    return _Seen(source, layout, dtype, before_mask, as_given, parts, search, ends)
+
+
+def _finished(
+    seen: _Seen, choice: _limits.Choice, fit: _fit.Fit, wish: Any, where: tuple[Any, Any], norm: str = "linear"
+) -> _Prepared:
+    """Convert an array to one that can be drawn with these limits and this fit."""
+    import numpy as np
+
+    source, layout, dtype, native, before_mask = seen.source, seen.layout, seen.dtype, seen.native, seen.before_mask
+    target = layout.dtype
+    converted = f"it is {dtype} and was converted; create it as {target}" if target != dtype else ""
     choice = choice.drawn_in(_libraries.units_of(choice, fit, layout, native, before_mask, norm))
     if wish is None and not choice.given and norm != "log":
-        _check_range(layout, ends, before_mask, choice)
+        _check_range(layout, seen.ends, before_mask, choice)
     elif layout.colours and layout.shape[2] == 4:
         most = int(np.iinfo(before_mask).max) if _limits.is_whole(before_mask) else 1
         say_once(f"limits are for red, green and blue; alpha goes from 0 to {most}, as {before_mask}")
@@ -480,8 +550,8 @@ def _prepare(
     if not rows_are_contiguous(layout, shape, strides):
         source = Source(_libraries.copied(source.array if source.on_device else source.held, "contiguous")).read(*where)
         converted = converted or "it was not contiguous and was copied; create it contiguous"
-    if parts:
-        source.parts = _parts.finished(layout, as_given, parts, fit, where)
+    if seen.parts:
+        source.parts = _parts.finished(layout, seen.as_given, seen.parts, fit, where)
     return _Prepared(source, layout, converted, choice, fit)
 
 

@@ -14,7 +14,7 @@ from ._streams import LEGACY_STREAM, Stream
 from .errors import ArrayMismatch, CudaError, CudaMissing, brief
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ._layout import Layout
 
@@ -60,6 +60,8 @@ class Source:
     """Keeps the memory alive until the GPU has read it. None until `read`."""
     parts: Mapping[str, Source] = {}
     """What is shown with it, by name: see `_layout.PARTS`."""
+    more: Sequence[Source] = ()
+    """Other arrays that are shown at the same time."""
     peer: _cuda.Context | None = None
     """The GPU that the array is on, if it is not the renderer's. Then the writers must wait for the copy."""
     # The stream that waits until the array is written, if it is known.
@@ -227,10 +229,11 @@ def of(array: Any, context: _cuda.Context | None, stream: Stream | None) -> Sour
     """Return where an array lies: on any GPU if there is a `context`, else in the CPU's memory."""
     source = array if isinstance(array, Source) else Source(array)
     parts = {name: of(part, context, stream) for name, part in source.parts.items()}
+    more = [of(other, context, stream) for other in source.more]
     if context is None and source.on_device:
         source = Source(_libraries.on_the_host(source.array))
-    if parts:
-        source.parts = parts
+    if parts or more:
+        source.parts, source.more = parts, more
     return source.read(context, stream)
 
 

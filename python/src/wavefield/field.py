@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from ._render import Picture
     from ._status import Camera, Status
     from ._streams import Stream
+    from ._things import Look
 
 Size = tuple[int, int] | None
 
@@ -112,6 +113,8 @@ class Field(Interactive):
         self._panel = Panel()
         # What was sent of its axes.
         self._axes: dict[str, Any] = {}
+        # How the other arrays of a frame are drawn, and the parameters that were sent for them.
+        self._others: tuple[Look, ...] = ()
         # Whether a picture was taken.
         self._pictured = False
         # Whether the program asks if the field is closed: then a closed window is no error.
@@ -452,7 +455,7 @@ class Field(Interactive):
                 frame.copy_from(source)
                 frame._copy_parts(source)
                 self._finish(frame, True)
-            return self._say_copied(place, not copy and source.on_device and not source.parts)
+            return self._say_copied(place, not copy and source.on_device and not (source.parts or source.more))
         allocation, offset = place
         if allocation.shown is not None:
             last, there = allocation.shown
@@ -520,7 +523,8 @@ class Field(Interactive):
         self.parameters._apply(choice, others)
         camera = fit.to_drawn(wish) if isinstance(wish, _status.Camera) else None
         if camera is None and fit.fresh:
-            camera = _fit.CAMERAS.get(self._welcome.layout.view, _fit.CAMERA)
+            first, *different = self._welcome.layout.views
+            camera = _fit.CAMERA if different else _fit.CAMERAS.get(first, _fit.CAMERA)
             if wish is None and self._fit.sort is not None:  # the user may have turned it
                 camera = replace(self.status().camera, distance=camera.distance, target=camera.target)
         values = {"fit": fit.message()} if fit.message() != self._fit.message() else {}
@@ -531,22 +535,31 @@ class Field(Interactive):
             self._set_parameters(values, camera)
         self._fit, self._axes = replace(fit, fresh=False), axes
 
+    def _draw_others(self, others: tuple[Look, ...]) -> None:
+        """Draw the other arrays of a frame with these limits, sizes and fits."""
+        if (more := [look.message() for look in others]) != [look.message() for look in self._others]:
+            self._set_parameters({"more": more})
+        self._others = others
+
     def _show_later(self, source: _source.Source) -> Shown:
         """Keep a copy of an array until the renderer is free, or until another is shown."""
         array = source.array if source.on_device else source.held
         with contextlib.suppress(ArrayMismatch):  # Numba has no copy
             array = _libraries.copied(array)
         later = self._read(array)
-        later.parts = {
-            name: self._read(_libraries.copied(part.array if part.on_device else part.held))
-            for name, part in source.parts.items()
-        }
+        later.parts = {name: self._copied(part) for name, part in source.parts.items()}
+        later.more = [self._copied(other) for other in source.more]
         with self._turn:
             self._later = later
             if not self._waiting:
                 self._waiting = True
                 threading.Thread(target=self._show_when_free, daemon=True).start()
         return self._say_copied("wait=False, and the renderer is busy: it is shown later", False)
+
+    def _copied(self, source: _source.Source) -> _source.Source:
+        copy = self._read(_libraries.copied(source.array if source.on_device else source.held))
+        copy.parts = {name: self._copied(part) for name, part in source.parts.items()}
+        return copy
 
     def _show_when_free(self) -> None:
         while True:
@@ -586,6 +599,8 @@ class Field(Interactive):
     def _place(self, source: _source.Source, gaps: bool) -> tuple[Allocation, int] | str:
         """Return the allocation that an array lies in and its offset there, or the reason why it must be copied."""
         layout, alignment = self._welcome.layout, self._welcome.offset_alignment
+        if layout.more:
+            return "arrays that are shown at once are copied, to lie one behind the other"
         if any(part.pointer != source.pointer + layout.offsets[name] for name, part in source.parts.items()):
             return f"{', '.join(source.parts)} and the array are copied, to lie one behind the other"
         if self._context is not None and not source.on_device:

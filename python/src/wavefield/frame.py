@@ -90,8 +90,14 @@ class Frame(Array):
         self._copy(array, self)
 
     def _copy_parts(self, source: _source.Source) -> None:
+        """Copy what lies behind the array: its parts, and other arrays with theirs."""
         for name, part in source.parts.items():
             self._copy(part, self.part(name))
+        for other, layout, begin in zip(source.more, self._layout.more, self._layout.beginnings[1:], strict=False):
+            to = Part(self, layout, begin)
+            self._copy(other, to)
+            for name, part in other.parts.items():
+                self._copy(part, to.part(name))
 
     def _copy(self, array: Any, to: Array) -> None:
         """Copy into the frame, or into one of its parts."""
@@ -135,7 +141,7 @@ class FramePart(Part):
     """The colours of a frame, its faces or the like: to write, as the frame."""
 
     def __init__(self, frame: Frame, name: str) -> None:
-        super().__init__(frame, name)
+        super().__init__(frame, *frame._place(name))
         self._frame = frame
 
     def copy_from(self, array: Any) -> None:

@@ -8,11 +8,13 @@ use super::inputs::Inputs;
 use super::pass::PassAttachments;
 use super::pipeline::{Pipeline, Pipelines};
 use super::raster::{Canvas, Passes, Work};
+use super::things::{Drawing, KindPipelines, Others};
 use super::{ColorMap, FieldView, Picture, Raster, Samples, Style, mesh};
 use wavefield_gpu::vulkan::{Buffer, Queue};
 use wavefield_gpu::{Error, Result};
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
 use wavefield_handoff::contents::scene::Scene;
+use wavefield_handoff::contents::things::{MAX_THINGS, Things};
 use wavefield_handoff::producer::Source;
 
 /// Cuts a draw into parts that follow each other, for example to time each.
@@ -76,29 +78,6 @@ impl Output {
     }
 }
 
-/// An array, and the style and the pipelines with which it is drawn.
-#[derive(Clone)]
-pub struct Drawing {
-    array: DrawnArray,
-    style: Style,
-    pipelines: Rc<KindPipelines>,
-    /// `None` if the array is too large for compute shaders.
-    work: Option<Work>,
-}
-
-/// What draws one kind of array in one style.
-struct KindPipelines {
-    graphics: Pipeline,
-    /// `None` where compute shaders never draw.
-    passes: Option<Passes>,
-}
-
-impl Drawing {
-    pub fn array(&self) -> &DrawnArray {
-        &self.array
-    }
-}
-
 pub struct FieldRenderer {
     drawing: Drawing,
     /// `None` for [`Output::Facts`].
@@ -133,7 +112,9 @@ impl FieldRenderer {
     pub fn new(queue: &mut Queue, desc: &FieldRendererDesc) -> Result<Self> {
         let _span = tracing::trace_span!("pipelines").entered();
         let device = queue.device().clone();
-        let inputs = Inputs::new(queue, desc.scene, (desc.flights, desc.views), desc.color_map)?;
+        // Any drawing may come later.
+        let views = desc.views.max(MAX_THINGS + 1);
+        let inputs = Inputs::new(queue, desc.scene, (desc.flights, views), desc.color_map)?;
         let tile = mesh::tile_indices();
         let bytes = bytemuck::cast_slice(&tile);
         let indices = Buffer::filled(&device, "indices", bytes, vk::BufferUsageFlags::INDEX_BUFFER)?;
@@ -144,8 +125,10 @@ impl FieldRenderer {
         let pipelines = Pipelines { device, layout: inputs.bindings.layout(), output, samples, scene };
         let drawing = Drawing {
             array,
+            others: Others::from(&Things::from(array)),
             style,
             pipelines: Rc::new(pipelines_of(&pipelines, array.kind(), style, raster)?),
+            more_pipelines: Vec::new(),
             work: Work::of(&array, style),
         };
         let has_background = output != Output::Facts;
@@ -170,24 +153,36 @@ impl FieldRenderer {
         &self.drawing
     }
 
-    pub fn drawing_of(&self, array: DrawnArray) -> Result<Drawing> {
-        self.made(array, self.drawing.style)
+    pub fn drawing_of(&self, things: impl Into<Things>) -> Result<Drawing> {
+        let things = things.into();
+        self.made(things.first, Others::from(&things), self.drawing.style)
     }
 
-    fn made(&self, array: DrawnArray, style: Style) -> Result<Drawing> {
+    fn made(&self, array: DrawnArray, others: Others, style: Style) -> Result<Drawing> {
         let now = &self.drawing;
         // Arrays that differ only in size share the pipelines.
-        let pipelines = match (array.kind(), style) == (now.array.kind(), now.style) {
-            true => now.pipelines.clone(),
-            false => Rc::new(pipelines_of(&self.pipelines, array.kind(), style, self.raster)?),
+        let mut known = Vec::new();
+        if style == now.style {
+            known.push((now.array.kind(), now.pipelines.clone()));
+        }
+        let mut pipelines = |kind: ArrayKind| -> Result<Rc<KindPipelines>> {
+            if let Some((_, pipelines)) = known.iter().find(|(known, _)| *known == kind) {
+                return Ok(pipelines.clone());
+            }
+            let made = Rc::new(pipelines_of(&self.pipelines, kind, style, self.raster)?);
+            known.push((kind, made.clone()));
+            Ok(made)
         };
-        Ok(Drawing { array, style, pipelines, work: Work::of(&array, style) })
+        let first = pipelines(array.kind())?;
+        let more = others.things.iter().map(|thing| pipelines(thing.array.kind())).collect::<Result<_>>()?;
+        let work = Work::of(&array, style).filter(|_| others.is_empty());
+        Ok(Drawing { array, others, style, pipelines: first, more_pipelines: more, work })
     }
 
     /// Updates an older drawing to the current style, for [`FieldRenderer::exchange`].
     pub fn renew(&self, drawing: &mut Drawing) -> Result<()> {
         if drawing.style != self.drawing.style {
-            *drawing = self.drawing_of(drawing.array)?;
+            *drawing = self.made(drawing.array, drawing.others.clone(), self.drawing.style)?;
         }
         Ok(())
     }
@@ -199,7 +194,7 @@ impl FieldRenderer {
 
     /// Changes a mesh's or surface's style, under the conditions of [`FieldRenderer::exchange`].
     pub fn set_style(&mut self, style: Style) -> Result<()> {
-        self.drawing = self.made(self.drawing.array, style)?;
+        self.drawing = self.made(self.drawing.array, self.drawing.others.clone(), style)?;
         Ok(())
     }
 
@@ -218,13 +213,16 @@ impl FieldRenderer {
         (flights, views): (usize, usize),
         raster: Raster,
     ) -> Result<Self> {
-        let (Drawing { array, style, .. }, color_map) = (self.drawing.clone(), self.color_map);
+        let (Drawing { array, others, style, .. }, color_map) = (self.drawing.clone(), self.color_map);
+        let views = views * others.uniforms();
         let Pipelines { scene, samples, .. } = self.pipelines;
         let samples = if output == Output::Facts { Samples::One } else { samples };
-        Self::new(
+        let mut renderer = Self::new(
             queue,
             &FieldRendererDesc { output, flights, views, scene, array, style, color_map, samples, raster },
-        )
+        )?;
+        renderer.drawing = renderer.made(array, others, style)?;
+        Ok(renderer)
     }
 
     /// Returns the size of the attachments, or `None` before the first [`FieldRenderer::resize`].
@@ -295,7 +293,14 @@ impl FieldRenderer {
         view: &FieldView,
         tile: vk::Rect2D,
     ) -> Result<()> {
-        self.inputs.set_view(number, view, tile, &self.drawing.array)
+        let Drawing { array, others, .. } = &self.drawing;
+        let (flight, view_number) = number;
+        for number in 0..others.uniforms() {
+            let (array, view) = others.seen(number, (array, view));
+            let at = view_number * others.uniforms() + number;
+            self.inputs.set_view((flight, at), &view, others.cell(tile, number), array)?;
+        }
+        Ok(())
     }
 
     /// Drops what only the graphics pipeline needs, if compute shaders draw, until the next [`FieldRenderer::resize`]. No frame
@@ -360,7 +365,14 @@ impl FieldRenderer {
             return Err(Error::Unsupported(format!("{scene:?} is not drawn from {source:?}")));
         }
         // SAFETY: the flight's previous frame is done, and the source is alive (the caller's promise).
-        unsafe { self.inputs.point_at(flight, source, &self.drawing.array) };
+        unsafe { self.inputs.point_at((flight, 0), source, &self.drawing.array) };
+        if let Source::Vertices(slot) = source {
+            for (number, thing) in (1..).zip(self.drawing.others.things.iter()) {
+                let source = Source::Vertices(slot.behind(thing.offset));
+                // SAFETY: as above; the slot holds the other arrays, too.
+                unsafe { self.inputs.point_at((flight, number), source, &thing.array) };
+            }
+        }
         Ok(())
     }
 
@@ -390,33 +402,44 @@ impl FieldRenderer {
         let Some(attachments) = self.attachments.as_ref().filter(fits) else {
             return Err(Error::Unsupported("the renderer was not resized to the picture".into()));
         };
-        let Drawing { array, style, pipelines, .. } = &self.drawing;
-        let (vertices, pieces) = pieces(self.pipelines.scene, array, *style);
+        let Drawing { others, style, .. } = &self.drawing;
         let count = slices.as_ref().map_or(1, |slices| slices.count);
         let vk = self.pipelines.device.raw();
         // SAFETY: (here and below) recording (the caller's promise); every object belongs to this device.
-        let aim = |number: usize, tile: &vk::Rect2D| unsafe {
+        let aim = |(number, thing): (usize, usize), tile: &vk::Rect2D| unsafe {
+            let tile = others.cell(*tile, thing);
             let (x, y) = (tile.offset.x as f32, tile.offset.y as f32);
             let (width, height) = (tile.extent.width as f32, tile.extent.height as f32);
             let viewport = vk::Viewport { x, y, width, height, min_depth: 0.0, max_depth: 1.0 };
             vk.cmd_set_viewport(commands, 0, &[viewport]);
-            vk.cmd_set_scissor(commands, 0, &[inside(*tile, attachments.extent())]);
-            self.inputs.bind(commands, flight, first + number);
+            vk.cmd_set_scissor(commands, 0, &[inside(tile, attachments.extent())]);
+            let source = if thing > others.things.len() { 0 } else { thing };
+            self.inputs.bind(commands, (flight, source), (first + number) * others.uniforms() + thing);
         };
-        // Draws the surface and the background in each tile.
+        // Draws the arrays and the background in each tile.
         // SAFETY: as above, in the render pass, after the flight's source and views were set.
         let draw = || unsafe {
-            vk.cmd_bind_pipeline(commands, vk::PipelineBindPoint::GRAPHICS, pipelines.graphics.raw());
             vk.cmd_bind_index_buffer(commands, self.indices.raw(), 0, vk::IndexType::UINT16);
+            let mut bound = usize::MAX;
             for (number, tile) in tiles.iter().enumerate() {
-                aim(number, tile);
                 for slice in 0..count {
-                    let (first, end) = (part(pieces, slice, count), part(pieces, slice + 1, count));
-                    let some = end - first;
-                    match (vertices, some) {
-                        (_, 0) => {}
-                        (Some(each), _) => vk.cmd_draw(commands, each * some, 1, each * first, 0),
-                        (None, _) => vk.cmd_draw_indexed(commands, mesh::INDICES, some, 0, 0, first),
+                    for (thing, (array, pipelines)) in self.drawing.arrays().enumerate() {
+                        if thing != bound {
+                            let graphics = pipelines.graphics.raw();
+                            vk.cmd_bind_pipeline(commands, vk::PipelineBindPoint::GRAPHICS, graphics);
+                            bound = thing;
+                        }
+                        if slice == 0 || self.drawing.has_others() {
+                            aim((number, thing), tile);
+                        }
+                        let (vertices, pieces) = pieces(self.pipelines.scene, array, *style);
+                        let (first, end) = (part(pieces, slice, count), part(pieces, slice + 1, count));
+                        let some = end - first;
+                        match (vertices, some) {
+                            (_, 0) => {}
+                            (Some(each), _) => vk.cmd_draw(commands, each * some, 1, each * first, 0),
+                            (None, _) => vk.cmd_draw_indexed(commands, mesh::INDICES, some, 0, 0, first),
+                        }
                     }
                     if let Some(slices) = &slices {
                         (slices.after)(slice);
@@ -427,8 +450,10 @@ impl FieldRenderer {
             if let Some(background) = &self.background_pipeline {
                 vk.cmd_bind_pipeline(commands, vk::PipelineBindPoint::GRAPHICS, background.raw());
                 for (number, tile) in tiles.iter().enumerate() {
-                    aim(number, tile);
-                    vk.cmd_draw(commands, BACKGROUND_VERTICES, 1, 0, 0);
+                    for cell in 0..others.cells() {
+                        aim((number, cell), tile);
+                        vk.cmd_draw(commands, BACKGROUND_VERTICES, 1, 0, 0);
+                    }
                 }
             }
         };

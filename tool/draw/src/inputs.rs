@@ -13,6 +13,7 @@ use wavefield_gpu::vulkan::{
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
 use wavefield_handoff::contents::parts::PartName;
 use wavefield_handoff::contents::scene::Scene;
+use wavefield_handoff::contents::things::MAX_THINGS;
 use wavefield_handoff::producer::{ImageSlot, Source};
 
 /// Must match `parts/globals.wgsl`.
@@ -106,7 +107,8 @@ impl Inputs {
             Scene::Texture => &sampled[..],
         };
         let canvas = SetDesc { bindings: &BUFFERS, count: 1 };
-        let [frame, source] = [&frame[..], source].map(|bindings| SetDesc { bindings, count: flights });
+        let frame = SetDesc { bindings: &frame, count: flights };
+        let source = SetDesc { bindings: source, count: flights * MAX_THINGS };
         let uniforms = BufferDesc {
             label: "uniforms",
             // A set reaches over `VIEWS` views, from any of them.
@@ -209,21 +211,27 @@ impl Inputs {
         (flight * self.views + number) * STRIDE
     }
 
-    /// Points a flight's source set at a slot of the matching scene. A buffer must hold `array`.
+    /// Points the source set of a flight's array, by number, at a slot of the matching scene. A buffer must hold `array`.
     ///
     /// # Safety
     /// The flight's previous frame must be done, and nothing recorded for the flight may be submitted again.
     /// The slot must live until the frame is done.
-    pub(super) unsafe fn point_at(&self, flight: usize, source: Source, array: &DrawnArray) {
+    pub(super) unsafe fn point_at(
+        &self,
+        (flight, thing): (usize, usize),
+        source: Source,
+        array: &DrawnArray,
+    ) {
+        let chosen = flight * MAX_THINGS + thing;
         let sampler = Bound::Sampler(self.texture_sampler.raw());
         // SAFETY: no commands use the flight's set, and the slot lives (the caller's promise).
         unsafe {
             match source {
                 Source::Vertices(vertices) => {
-                    self.bindings.point(SOURCE, flight, [Bound::Buffer(vertices.whole(array))]);
+                    self.bindings.point(SOURCE, chosen, [Bound::Buffer(vertices.whole(array))]);
                 }
                 Source::Texture(ImageSlot { view, layout, .. }) => {
-                    self.bindings.point(SOURCE, flight, [Bound::Sampled(view, layout), sampler]);
+                    self.bindings.point(SOURCE, chosen, [Bound::Sampled(view, layout), sampler]);
                 }
             }
         }
@@ -231,10 +239,16 @@ impl Inputs {
 
     /// # Safety
     /// `commands` must be recording. The flight's source and view must be set.
-    pub(super) unsafe fn bind(&self, commands: vk::CommandBuffer, flight: usize, number: usize) {
+    pub(super) unsafe fn bind(
+        &self,
+        commands: vk::CommandBuffer,
+        (flight, thing): (usize, usize),
+        number: usize,
+    ) {
         let offsets = [self.offset(flight, number) as u32];
+        let sets = [flight, flight * MAX_THINGS + thing];
         // SAFETY: recording, with the source set (the caller's promise); the view lies in the uniforms.
-        unsafe { self.bindings.bind(commands, vk::PipelineBindPoint::GRAPHICS, [flight, flight], &offsets) };
+        unsafe { self.bindings.bind(commands, vk::PipelineBindPoint::GRAPHICS, sets, &offsets) };
     }
 
     /// Binds the same for compute shaders, with the views that follow, and the canvas.
@@ -243,10 +257,9 @@ impl Inputs {
     /// As for [`Inputs::bind`], after [`Inputs::set_canvas`].
     pub(super) unsafe fn bind_compute(&self, commands: vk::CommandBuffer, flight: usize, number: usize) {
         let offsets = [self.offset(flight, number) as u32];
+        let sets = [flight, flight * MAX_THINGS, 0];
         // SAFETY: as in `bind`.
-        unsafe {
-            self.bindings.bind(commands, vk::PipelineBindPoint::COMPUTE, [flight, flight, 0], &offsets)
-        };
+        unsafe { self.bindings.bind(commands, vk::PipelineBindPoint::COMPUTE, sets, &offsets) };
     }
 
     /// Sets the buffers that compute shaders draw on.

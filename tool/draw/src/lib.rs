@@ -4,7 +4,7 @@
 //! - `raster` does the same by compute shaders
 //! - `camera`, `view`, `color_map`, `look`: the picture's appearance; `mesh`: the triangles of a grid
 //! - `marks`: the colour bar and the axes
-//! - `pick`: what lies under the pointer
+//! - `pick`: what lies under the pointer; `things`: several arrays in one picture
 //! - `offscreen`: a picture without a window; `painter`: the overlay
 //! - `views`: pictures of many views at once, for other programs
 
@@ -23,12 +23,13 @@ mod pass;
 mod pick;
 mod pipeline;
 mod raster;
+mod things;
 mod view;
 mod views;
 
 pub use camera::Camera;
 pub use color_map::ColorMap;
-pub use field::{Drawing, FieldRenderer, FieldRendererDesc, Output, Slices};
+pub use field::{FieldRenderer, FieldRendererDesc, Output, Slices};
 pub use look::{Label, Look, Norm};
 pub use marks::{Ink, Marks, number, values_of};
 pub use mesh::{TILE, tile_count, tile_indices};
@@ -36,6 +37,7 @@ pub use offscreen::OffscreenTarget;
 pub use painter::{Painter, Painting};
 pub use pass::{Picture, Raster, Samples, Style};
 pub use pick::{PICK_SIDE, Pick};
+pub use things::{ArrayLook, Drawing};
 pub use view::{FieldView, Fit, Placement, has_color_map};
 pub use views::{MAX_VIEWS, PictureKind, PicturePlace, Views, Wanted};
 

@@ -12,10 +12,12 @@ use wavefield_gpu::vulkan::{
 };
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
 use wavefield_handoff::contents::scene::Scene;
+use wavefield_handoff::contents::things::Things;
 use wavefield_handoff::producer::Source;
 use wavefield_test_support::skip_without_gpu;
 
 mod parts;
+mod things;
 
 type Pixel = [u8; 4];
 
@@ -113,9 +115,23 @@ impl Bench {
         raster: Raster,
         array: &DrawnArray,
         bytes: &[u8],
-        (width, height): (u32, u32),
+        size: (u32, u32),
         view: &FieldView,
     ) -> Drawn {
+        self.draw_things(raster, &Things::from(*array), bytes, size, view, 1)
+    }
+
+    /// Draws the arrays of a slot, in so many slices.
+    fn draw_things(
+        &mut self,
+        raster: Raster,
+        things: &Things,
+        bytes: &[u8],
+        (width, height): (u32, u32),
+        view: &FieldView,
+        slices: usize,
+    ) -> Drawn {
+        let array = &things.first;
         let device = self.queue.device().clone();
         let mut words = bytes.to_vec();
         // The bytes after the array must not matter.
@@ -133,15 +149,18 @@ impl Bench {
             raster,
         };
         let mut renderer = FieldRenderer::new(&mut self.queue, &desc).unwrap();
+        let mut drawing = renderer.drawing_of(things.clone()).unwrap();
+        renderer.exchange(&mut drawing);
         let extent = vk::Extent2D { width, height };
         let target = OffscreenTarget::new(&device, extent, OffscreenTarget::FORMAT).unwrap();
         renderer.resize(&mut self.queue, extent).unwrap();
         renderer.set_view(0, view, extent).unwrap();
         let source = Source::from(slot.raw());
         let record = |commands| {
+            let slices = (slices > 1).then_some(Slices { count: slices, after: &|_| {} });
             // SAFETY: recording; slot and picture live until `one_shot` has waited for the queue, and the
-            // slot has all words of the array.
-            unsafe { renderer.record(commands, 0, source, &target.picture(), None) }.unwrap();
+            // slot has all words of the arrays.
+            unsafe { renderer.record(commands, 0, source, &target.picture(), slices) }.unwrap();
         };
         one_shot(&mut self.queue, record).unwrap();
         let pixels = read_image(&mut self.queue, target.image()).unwrap();

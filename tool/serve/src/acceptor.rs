@@ -11,7 +11,7 @@ use super::protocol::{FromServer, Hello, MAX_NAME, RefusedCode, short};
 use super::session::greet;
 use super::socket::{Connection, Received};
 use wavefield_gpu::{Result, note};
-use wavefield_handoff::contents::array::DrawnArray;
+use wavefield_handoff::contents::things::Things;
 use wavefield_run::Stop;
 
 /// How long a new client may take to send its `hello`.
@@ -28,7 +28,7 @@ pub(super) struct Greeted {
     pub(super) connection: Connection,
     pub(super) hello: Hello,
     /// `None` means a mesh of the renderer's own grid.
-    pub(super) array: Option<DrawnArray>,
+    pub(super) things: Option<Things>,
     /// The name that the client reports, with its process ID from the kernel.
     pub(super) name: String,
 }
@@ -174,9 +174,9 @@ impl Pending {
             Received::Nothing => return Some(Self::Silent(connection, pid, until)),
         };
         match greeted {
-            Ok((hello, array)) => {
+            Ok((hello, things)) => {
                 let name = format!("{} (process {pid})", short(&hello.client, MAX_NAME));
-                let greeted = Greeted { connection, hello, array, name };
+                let greeted = Greeted { connection, hello, things, name };
                 Some(Self::Waiting(greeted, Instant::now() + SEAT_PATIENCE))
             }
             Err((code, reason)) => {

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::protocol::short;
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
 use wavefield_handoff::contents::parts::{Part, PartName};
+use wavefield_handoff::contents::things::{MAX_THINGS, Things};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArrayDescription {
@@ -13,6 +14,11 @@ pub struct ArrayDescription {
     /// The length of each dimension, as [`DrawnArray::new`] expects it.
     pub shape: Vec<u64>,
     pub dtype: Number,
+    /// The arrays behind it, and how many views are side by side: see [`Things`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more: Vec<ArrayDescription>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub columns: u32,
     /// By name, as [`PartName`] has them.
     #[serde(flatten)]
     pub parts: BTreeMap<String, PartDescription>,
@@ -30,13 +36,40 @@ impl From<DrawnArray> for ArrayDescription {
             (name.name().to_owned(), PartDescription { shape: part.shape(), dtype: part.number })
         };
         let parts = array.parts().map(part).collect();
-        Self { kind: array.kind(), shape: array.shape(), dtype: array.number(), parts }
+        let (kind, shape, dtype) = (array.kind(), array.shape(), array.number());
+        Self { kind, shape, dtype, more: Vec::new(), columns: 0, parts }
     }
+}
+
+impl From<&Things> for ArrayDescription {
+    fn from(Things { first, more, columns }: &Things) -> Self {
+        let more = more.iter().map(|&(array, _)| array.into()).collect();
+        Self { more, columns: *columns, ..Self::from(*first) }
+    }
+}
+
+fn is_zero(columns: &u32) -> bool {
+    *columns == 0
 }
 
 const DIMENSIONS: usize = 3;
 
-pub fn described(wanted: &Value) -> Result<DrawnArray, String> {
+/// Reads the arrays of a slot.
+pub fn described(wanted: &Value) -> Result<Things, String> {
+    let first = one_described(wanted)?;
+    let more = match wanted.get("more") {
+        None => &[][..],
+        Some(Value::Array(more)) => more,
+        Some(_) => return Err("`more` is not a list of arrays".into()),
+    };
+    let one = |(number, wanted)| one_described(wanted).map_err(|error| format!("`more` {number}: {error}"));
+    // No longer list is read.
+    let more: Vec<_> = more.iter().take(MAX_THINGS).enumerate().map(one).collect::<Result<_, _>>()?;
+    let columns = wanted.get("columns").map_or(Some(0), Value::as_u64);
+    Things::new(first, &more, columns.ok_or("`columns` is not a whole number")?)
+}
+
+fn one_described(wanted: &Value) -> Result<DrawnArray, String> {
     let Value::Object(fields) = wanted else {
         return Err("`array` is not an object with `kind`, `shape` and `dtype`".into());
     };
@@ -106,12 +139,15 @@ mod tests {
             json!({"kind": "image", "shape": [3, 5, 4], "dtype": "|u1"}),
             json!({"kind": "points", "shape": [7, 3], "dtype": "<f4", "colors": {"shape": [7, 4], "dtype": "|u1"},
                    "sizes": {"shape": [7], "dtype": "<f4"}}),
+            json!({"kind": "image", "shape": [3, 5], "dtype": "|u1", "columns": 2,
+                   "more": [{"kind": "lines", "shape": [7], "dtype": "<f4"},
+                            {"kind": "points", "shape": [7, 3], "dtype": "<f4", "sizes": {"shape": [7], "dtype": "<f4"}}]}),
             json!({"kind": "triangles", "shape": [7, 4], "dtype": "<f4", "faces": {"shape": [2, 3], "dtype": "<i4"}}),
             json!({"kind": "lines", "shape": [7], "dtype": "<f4"}),
             json!({"kind": "lines", "shape": [7, 3], "dtype": "<f4", "edges": {"shape": [9, 2], "dtype": "<i4"}}),
         ] {
             let array = described(&text).unwrap();
-            assert_eq!(serde_json::to_value(ArrayDescription::from(array)).unwrap(), text);
+            assert_eq!(serde_json::to_value(ArrayDescription::from(&array)).unwrap(), text);
         }
     }
 
@@ -120,6 +156,8 @@ mod tests {
         let array =
             |kind: Value, shape: Value, dtype: Value| json!({"kind": kind, "shape": shape, "dtype": dtype});
         let (image, f4) = (json!("image"), json!("<f4"));
+        let image_of_four = array(image.clone(), json!([2, 2]), f4.clone());
+        let several = |more: Value, columns: Value| json!({"kind": "image", "shape": [2, 2], "dtype": "<f4", "more": more, "columns": columns});
         let with = |part: &str, value: Value| json!({"kind": "triangles", "shape": [7, 3], "dtype": "<f4", part: value});
         for (wanted, words) in [
             (json!([1, 2]), "not an object"),
@@ -140,6 +178,15 @@ mod tests {
             (with("edges", json!({"shape": [2, 2], "dtype": "<i4"})), "has no `edges`"),
             (with("colors", json!({"shape": [2, 3], "dtype": "|u1"})), "there are 7 points"),
             (array(json!("image"), json!([7, 3]), json!("<i4")), "only faces and edges"),
+            (several(json!(7), json!(1)), "`more` is not a list"),
+            (several(json!([[]]), json!(1)), "`more` 0: `array` is not an object"),
+            (
+                several(json!([{"kind": "points", "shape": [7], "dtype": "<f4"}]), json!(0)),
+                "`more` 0: a set of points",
+            ),
+            (several(json!([]), json!(2)), "only 1 arrays"),
+            (several(json!([]), json!(-1)), "`columns` is not a whole number"),
+            (several(json!(vec![image_of_four; 100_000]), json!(2)), "17 arrays"),
         ] {
             let error = described(&wanted).unwrap_err();
             assert!(error.contains(words) && error.len() < 300, "{words}: {error}");

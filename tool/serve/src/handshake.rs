@@ -13,9 +13,9 @@ use super::protocol::{
 use super::session::Terms;
 use super::socket::Connection;
 use super::{FRAME_SECONDS, ServeSetup};
-use wavefield_draw::{Drawing, FieldView};
+use wavefield_draw::{Drawing, FieldView, Raster};
 use wavefield_gpu::{Error, Result, note, report::word};
-use wavefield_handoff::contents::{array::DrawnArray, wave::Vertex};
+use wavefield_handoff::contents::{array::DrawnArray, things::Things, wave::Vertex};
 use wavefield_run::{Config, Engine};
 
 /// The maximum size of a client's ring, in bytes. It limits the number of slots, but never to fewer than 2,
@@ -28,8 +28,9 @@ pub(super) fn welcome(
     setup: &ServeSetup,
     parameters: wavefield_run::Parameters,
 ) -> Option<Client> {
-    let Greeted { connection, hello, array, name } = greeted;
-    let array = array.unwrap_or(DrawnArray::mesh(setup.config.grid));
+    let Greeted { connection, hello, things, name } = greeted;
+    let things = things.unwrap_or_else(|| DrawnArray::mesh(setup.config.grid).into());
+    let array = things.first;
     let info = engine.device().info();
     let terms = Terms {
         memory: hello.memory,
@@ -42,11 +43,16 @@ pub(super) fn welcome(
     let parameters = ClientParameters { field: parameters, limits, size, fit, units, look };
     let made = match too_large(array, info.largest_buffer, &info.name) {
         Some(reason) => Err((RefusedCode::Array, reason)),
-        None => prepare(engine, setup, terms, parameters, &connection)
+        None => prepare(engine, setup, (terms, &things), parameters, &connection)
             .map_err(|error| (RefusedCode::Memory, error.to_string())),
     };
     match made {
         Ok((memory, drawing)) => {
+            if !things.more.is_empty() && setup.config.raster == Raster::Compute {
+                note!(
+                    "note: the graphics pipeline draws {name}'s arrays: compute shaders draw only one at a time"
+                );
+            }
             note!("note: {name} draws, with memory {} in a ring of {}", word(terms.memory), terms.depth);
             Some(Client::new(name, connection, terms, memory, drawing, parameters))
         }
@@ -82,7 +88,7 @@ fn too_large(array: DrawnArray, (limit, limit_name): (u64, &str), device: &str) 
 fn prepare(
     engine: &mut Engine,
     setup: &ServeSetup,
-    terms: Terms,
+    (terms, things): (Terms, &Things),
     parameters: ClientParameters,
     connection: &Connection,
 ) -> Result<(ClientMemory, Drawing)> {
@@ -94,7 +100,7 @@ fn prepare(
             info.name
         )));
     }
-    let drawing = engine.drawer.renderer.drawing_of(terms.array)?;
+    let drawing = engine.drawer.renderer.drawing_of(things.clone())?;
     let memory = ClientMemory::new(&device, terms.memory, terms.array, terms.depth)?;
     if setup.config.verify {
         memory.blank(engine)?;
@@ -110,7 +116,7 @@ fn prepare(
             driver_uuid: info.sharing.driver_uuid.map(|byte| format!("{byte:02x}")).concat(),
         },
         memory: terms.memory,
-        array: ArrayDescription::from(terms.array),
+        array: ArrayDescription::from(things),
         frame_bytes: terms.array.bytes(),
         offset_alignment: terms.offset_alignment,
         largest_allocation: terms.largest_allocation,

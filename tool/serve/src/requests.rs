@@ -92,12 +92,18 @@ impl RequestHandler<'_> {
     }
 
     fn set(&mut self, request: Request, change: &SettingsChange, camera: Option<Camera>) -> Result<()> {
-        match change.apply(protocol::ClientParameters { field: *self.parameters, ..self.client.told }) {
-            Ok(wanted) => {
+        let now = protocol::ClientParameters { field: *self.parameters, ..self.client.told };
+        let looks = change.looks(self.client.drawing.looks(), now);
+        match looks.and_then(|looks| Ok((looks, change.apply(now)?))) {
+            Ok((looks, wanted)) => {
                 if wanted.field.colormap != self.parameters.colormap {
                     self.engine.set_color_map(wanted.field.colormap)?;
                 }
                 *self.parameters = wanted.field;
+                if change.more.is_some() {
+                    self.client.drawing.set_looks(&looks);
+                    self.engine.drawer.forget_last();
+                }
                 // Until the engine has the client's ring, the view belongs to the renderer's own picture.
                 if self.draws {
                     let view = &mut self.engine.drawer.view;

@@ -10,6 +10,7 @@ use super::protocol::{
 };
 use wavefield_draw::MAX_VIEWS;
 use wavefield_handoff::contents::array::DrawnArray;
+use wavefield_handoff::contents::things::Things;
 
 /// The maximum number of allocations that a client may hold, including imports.
 pub const MAX_ALLOCATIONS: usize = 64;
@@ -53,6 +54,7 @@ pub fn is_heavy(message: &FromClient) -> bool {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
+    /// The first of a slot.
     pub array: DrawnArray,
     pub memory: MemoryKind,
     pub depth: usize,
@@ -61,10 +63,7 @@ pub struct Terms {
 }
 
 /// Reads the `hello` and the array that it requests. `None` means a mesh of the renderer's own grid.
-pub fn greet(
-    packet: &[u8],
-    descriptors: usize,
-) -> Result<(Hello, Option<DrawnArray>), (RefusedCode, String)> {
+pub fn greet(packet: &[u8], descriptors: usize) -> Result<(Hello, Option<Things>), (RefusedCode, String)> {
     // Check the version first: another version may have other fields.
     if let Some(spoken) = spoken_version(packet)
         && spoken.as_u64() != Some(VERSION.into())
@@ -368,7 +367,8 @@ mod tests {
         assert_eq!(code(&hello(2, None), 1), Some(RefusedCode::Hello));
         let array = json!({"kind": "image", "shape": [2, 3], "dtype": "|u1"});
         let (_, wanted) = greet(&hello(2, Some(array)), 0).unwrap();
-        assert_eq!(wanted, Some(DrawnArray::new(ArrayKind::Image, &[2, 3], Number::U8).unwrap()));
+        let image = DrawnArray::new(ArrayKind::Image, &[2, 3], Number::U8).unwrap();
+        assert_eq!(wanted, Some(image.into()));
         assert_eq!(code(&hello(2, Some(json!(7))), 0), Some(RefusedCode::Array));
         for number in [1, 3] {
             let (refused, reason) = greet(&hello(number, Some(json!(7))), 0).unwrap_err();

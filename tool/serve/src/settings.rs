@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::protocol::short;
-use wavefield_draw::{Camera, ColorMap, FieldView, Fit, Label, Look, Norm};
+use wavefield_draw::{ArrayLook, Camera, ColorMap, FieldView, Fit, Label, Look, Norm};
 use wavefield_gpu::report::word;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,6 +48,8 @@ pub struct SettingsChange {
     pub units: Option<[f64; 2]>,
     #[serde(flatten)]
     pub look: Box<LookChange>,
+    /// Of the arrays behind the first. They have `limits`, `size` and `fit`.
+    pub more: Option<Vec<SettingsChange>>,
 }
 
 /// A [`Look`] as a client sends it.
@@ -172,6 +174,23 @@ impl SettingsChange {
         parameters.field.paused = self.paused.unwrap_or(parameters.field.paused);
         Ok(parameters)
     }
+
+    /// Returns how the arrays behind the first look after this change.
+    pub fn looks(&self, mut looks: Vec<ArrayLook>, now: ClientParameters) -> Result<Vec<ArrayLook>, String> {
+        let more = self.more.as_deref().unwrap_or_default();
+        if more.len() > looks.len() {
+            return Err(format!("`more` has {} entries for {} arrays", more.len(), looks.len()));
+        }
+        for (number, (change, look)) in more.iter().zip(&mut looks).enumerate() {
+            let Self { limits, size, fit, .. } = change.clone();
+            let change = Self { limits, size, fit, ..Self::default() };
+            let ClientParameters { limits, size, fit, .. } = change
+                .apply(ClientParameters { limits: look.limits, size: look.size, fit: look.fit, ..now })
+                .map_err(|error| format!("`more` {number}: {error}"))?;
+            *look = ArrayLook { limits, size, fit };
+        }
+        Ok(looks)
+    }
 }
 
 fn checked_fit(fit: FitChange) -> Result<Fit, String> {
@@ -272,6 +291,26 @@ mod tests {
         ] {
             let error = wish(text).unwrap_err();
             assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_arrays_behind_the_first_have_some_of_these() {
+        let look = ArrayLook { limits: [0.0, 1.0], size: 3.0, fit: Fit::default() };
+        let wish = |text: &str| {
+            let change = serde_json::from_str::<SettingsChange>(text).unwrap();
+            change.looks(vec![look; 2], some_parameters())
+        };
+        assert_eq!(wish("{}"), Ok(vec![look; 2]));
+        let second = ArrayLook { limits: [2.0, -2.0], fit: Fit { radius: 9.0, ..Fit::default() }, ..look };
+        let text =
+            r#"{"more": [{}, {"limits": [2, -2], "fit": {"center": [0, 0, 0], "radius": 9}, "speed": 1e9}]}"#;
+        assert_eq!(wish(text), Ok(vec![look, second]));
+        for (text, words) in [
+            (r#"{"more": [{}, {"size": 99}]}"#, "`more` 1: size 99"),
+            (r#"{"more": [{}, {}, {}]}"#, "3 entries"),
+        ] {
+            assert!(wish(text).unwrap_err().contains(words), "{text}");
         }
     }
 

@@ -95,7 +95,14 @@ pub mod client {
                 true => (ArrayKind::Image, vec![rows, cols]),
                 false => (ArrayKind::Mesh, vec![rows, cols, 4]),
             };
-            Some(ArrayDescription { kind, shape, dtype: Number::F32, parts: BTreeMap::new() })
+            Some(ArrayDescription {
+                kind,
+                shape,
+                dtype: Number::F32,
+                more: Vec::new(),
+                columns: 0,
+                parts: BTreeMap::new(),
+            })
         }
     }
 

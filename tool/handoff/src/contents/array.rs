@@ -58,6 +58,8 @@ pub struct DrawnArray {
     components: u32,
     number: Number,
     parts: Parts,
+    /// The bytes of a slot that holds other arrays, too; otherwise 0.
+    slot_bytes: u64,
 }
 
 /// `rows * cols * components` must be below this, so that shaders can use signed 32-bit integers.
@@ -66,7 +68,8 @@ const MOST: u64 = 1 << 31;
 impl DrawnArray {
     /// Returns the mesh of `grid`, which this program's own producers fill.
     pub fn mesh(grid: Grid) -> Self {
-        Self { kind: ArrayKind::Mesh, grid, components: 4, number: Number::F32, parts: Parts::default() }
+        let parts = Parts::default();
+        Self { kind: ArrayKind::Mesh, grid, components: 4, number: Number::F32, parts, slot_bytes: 0 }
     }
 
     /// Describes a client's array without further parts. Fails if the kind does not allow the shape or the type of number.
@@ -98,7 +101,8 @@ impl DrawnArray {
             return Err("only faces and edges have the dtype <i4: convert the array first".into());
         }
         let grid = Grid { cols: cols as u32, rows: rows as u32 };
-        Ok(Self { kind, grid, components: components as u32, number, parts: Parts::default() })
+        let (components, parts) = (components as u32, Parts::default());
+        Ok(Self { kind, grid, components, number, parts, slot_bytes: 0 })
     }
 
     /// Adds the parts, of which each has a shape and a type of number. Fails as [`DrawnArray::new`] does, or if one is missing.
@@ -174,9 +178,15 @@ impl DrawnArray {
         }
     }
 
-    /// Returns the size with all parts.
+    /// Returns the size with all parts, and with the other arrays that lie behind it in its slot.
     pub fn bytes(&self) -> u64 {
-        self.parts().last().map_or(self.own_bytes(), |(_, part, offset)| offset + part.bytes())
+        let own = self.parts().last().map_or(self.own_bytes(), |(_, part, offset)| offset + part.bytes());
+        own.max(self.slot_bytes)
+    }
+
+    /// Returns the first array of a slot of so many bytes, which holds others, too: see [`Things`](super::things::Things).
+    pub(super) fn in_a_slot_of(self, bytes: u64) -> Self {
+        Self { slot_bytes: if bytes > self.bytes() { bytes } else { 0 }, ..self }
     }
 
     /// Returns the size without the parts.

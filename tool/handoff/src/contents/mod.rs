@@ -15,4 +15,5 @@ pub mod gallery;
 pub mod parts;
 pub mod scene;
 pub mod texture;
+pub mod things;
 pub mod wave;

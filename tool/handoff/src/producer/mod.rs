@@ -126,6 +126,12 @@ impl Vertices {
     pub fn whole(self, array: &DrawnArray) -> vk::DescriptorBufferInfo {
         vk::DescriptorBufferInfo { buffer: self.buffer, offset: self.offset, range: 4 * array.words() }
     }
+
+    /// Returns what begins so many bytes later.
+    #[must_use]
+    pub fn behind(self, bytes: u64) -> Self {
+        Self { offset: self.offset + bytes, ..self }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

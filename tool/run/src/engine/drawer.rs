@@ -34,6 +34,11 @@ impl Drawer {
         self.last.as_ref().filter(|(_, view)| *view == self.view).map(|(picture, _)| picture)
     }
 
+    /// Says that another draw of the same frame would look different.
+    pub fn forget_last(&mut self) {
+        self.last = None;
+    }
+
     /// Lets `auto` choose anew what draws.
     pub(super) fn measure_again(&mut self) {
         self.choice = RasterChoice::new(self.array().pieces());
@@ -50,7 +55,9 @@ impl Drawer {
     /// Returns whether the colour map is used.
     pub fn has_colors(&self) -> bool {
         // A texture contains colours, so it needs no colour map.
-        self.scene == Scene::Field && values_of(self.array()).is_some()
+        // Of several arrays, each has its own.
+        let is_one = !self.renderer.drawing().has_others();
+        self.scene == Scene::Field && is_one && values_of(self.array()).is_some()
     }
 
     /// Returns what is written over the picture.
@@ -58,9 +65,10 @@ impl Drawer {
         Marks { view: &self.view, array: self.array(), map, has_colors: self.has_colors() }
     }
 
-    /// Returns where the array lies in a picture, if it is an image or a line plot.
+    /// Returns where the array lies in its view of a picture, if it is an image or a line plot.
     pub fn image_in(&self, picture: vk::Extent2D) -> Option<Placement> {
-        let size = (picture.width, picture.height);
+        let vk::Extent2D { width, height } = self.renderer.drawing().first_view(picture);
+        let size = (width, height);
         self.array().is_flat().then(|| Placement::of(self.array(), &self.view.camera, size))
     }
 }

@@ -142,7 +142,9 @@ impl Observers {
         at: Option<(f32, f32)>,
         picture: vk::Extent2D,
     ) -> Result<bool> {
-        let aim = at.filter(|_| drawer.scene == Scene::Field).map(|at| (drawer.view, at, picture));
+        // Of several arrays, the index does not say which.
+        let may = drawer.scene == Scene::Field && !drawer.renderer.drawing().has_others();
+        let aim = at.filter(|_| may).map(|at| (drawer.view, at, picture));
         let begins = aim.is_some() && self.start_probe(work, drawer)?;
         if let Some(probe) = &mut self.probe {
             probe.point(aim);

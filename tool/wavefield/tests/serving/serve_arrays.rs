@@ -403,7 +403,7 @@ fn stamps_of_every_kind_are_checked() {
     ];
     for array in &arrays {
         let mut client = client(&renderer, array);
-        let array = described(array).unwrap();
+        let array = described(array).unwrap().first;
         for frame in 0..5 {
             client.frame(frame, &stamped(&array, frame));
         }
@@ -416,7 +416,7 @@ fn stamps_of_every_kind_are_checked() {
     // A frame with one wrong word.
     let renderer = Renderer::start(&["--verify", "--pace=1"]);
     let mut client = client(&renderer, &arrays[3]);
-    let mut bytes = stamped(&described(&arrays[3]).unwrap(), 0);
+    let mut bytes = stamped(&described(&arrays[3]).unwrap().first, 0);
     bytes[8] ^= 2;
     client.frame(0, &bytes);
     client.wait_for(0);

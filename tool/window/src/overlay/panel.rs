@@ -239,7 +239,9 @@ fn array_settings(ui: &mut Ui, view: &OverlayView<'_>, shown: &mut FieldView) {
         list(ui, "norm", None, &mut shown.look.norm, Norm::value_variants(), &[], name);
         row(ui, "invert", None, |ui| drop(ui.checkbox(&mut shown.look.invert, "")));
     }
-    row(ui, "axes", None, |ui| drop(ui.checkbox(&mut shown.look.axes, "")));
+    if !view.engine.drawer.renderer.drawing().has_others() {
+        row(ui, "axes", None, |ui| drop(ui.checkbox(&mut shown.look.axes, "")));
+    }
 }
 
 /// Adds a row. An `obstacle` disables the row, and is shown as its tooltip.
