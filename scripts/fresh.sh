@@ -63,6 +63,10 @@ make_root() {
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' | head -n 1)
     debootstrap --variant=minbase --include=ca-certificates,git,sudo "$release" "$fresh" ${mirror:+"$mirror"} >"$log" ||
         die "debootstrap failed: $(tail -n 5 "$log")"
+    # Debian's own images have its security updates, and no lists of packages yet.
+    [[ $release == sid ]] ||
+        echo "deb http://deb.debian.org/debian-security $release-security main" >>"$fresh/etc/apt/sources.list"
+    rm -rf "$fresh"/var/lib/apt/lists/*
     # apt's `Valid-Until`, proxies and the like; names and certificates; the registries of pip and cargo.
     apt-config dump Acquire | grep -iE 'proxy|check-|::https?' >"$fresh/etc/apt/apt.conf.d/99host" || true
     cp /etc/resolv.conf /etc/hosts "$fresh/etc/"

@@ -1,7 +1,7 @@
 """What the contenders share: the scene, the measurement, and the picture at its end. docs/race.md has the results.
 
-`python NAME.py P|I g|h`: P is 1,048,576 points, I an image of 1024x1024; the picture of each frame stays on the GPU (g) or comes to
-the CPU (h). Look at the PNG files: a contender that draws nothing is fast.
+`python NAME.py P|C|M|I g|h`: P is 1,048,576 points, C the same with colours that change, M a mesh of 2,093,058 triangles between
+them, I an image of 1024x1024; the picture of each frame stays on the GPU (g) or comes to the CPU (h). Look at the PNG files: a contender that draws nothing is fast.
 """
 
 from __future__ import annotations
@@ -25,12 +25,19 @@ FRAMES, WARM = int(os.environ.get("RACE_FRAMES", "300")), int(os.environ.get("RA
 # "cpu" tests a contender without CUDA.
 DEVICE = os.environ.get("RACE_DEVICE", "cuda")
 SCENE, MODE = sys.argv[1], sys.argv[2]
-POINTS = SCENE == "P"
+POINTS = SCENE != "I"
 
 _line = torch.linspace(-1, 1, SIDE, device=DEVICE)
 _base = torch.zeros((N, 3), device=DEVICE)
 _base[:, 0], _base[:, 2] = _line.repeat(SIDE), _line.repeat_interleave(SIDE)
 _phase, _heights = 8 * _base[:, 0] + 3 * _base[:, 2], torch.empty(N, device=DEVICE)
+
+_number = torch.arange(N, dtype=torch.int32, device=DEVICE)
+# Four bytes each.
+COLORS = (_number * 2654435).view(torch.uint8).view(N, 4)
+_at = _number.view(SIDE, SIDE)
+_corners = _at[:-1, :-1], _at[1:, :-1], _at[:-1, 1:], _at[1:, 1:]
+FACES = torch.cat([torch.stack([_corners[i].reshape(-1) for i in face], 1) for face in ((0, 1, 2), (2, 1, 3))])
 
 
 def array() -> torch.Tensor:
@@ -44,6 +51,8 @@ def wave(frame: int, out: torch.Tensor) -> None:
         out.copy_(_base)
         torch.sin(torch.add(_phase, 0.1 * frame, out=_heights), out=_heights)
         torch.mul(_heights, 0.3, out=out[:, 1])
+        if SCENE == "C":
+            COLORS.add_(1)
     else:
         torch.add(_phase, 0.1 * frame, out=out.view(-1)).sin_().mul_(0.5).add_(0.5)
 

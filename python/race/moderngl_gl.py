@@ -7,7 +7,7 @@ import sys
 import moderngl
 import numpy as np
 import torch
-from common import DEVICE, MODE, POINTS, SIDE, H, N, W, array, png, race, sync, wave
+from common import COLORS, DEVICE, FACES, MODE, POINTS, SCENE, SIDE, H, N, W, array, png, race, sync, wave
 
 for key in ({"libgl": "libGL.so.1", "libegl": "libEGL.so.1"}, {}):
     try:
@@ -24,18 +24,38 @@ fbo = ctx.framebuffer([colour], ctx.depth_renderbuffer((W, H)) if POINTS else No
 fbo.use()
 out, got, pbo = array(), {}, None
 buffer = ctx.buffer(reserve=out.numel() * 4, dynamic=True)
+colors = ctx.buffer(reserve=4 * N, dynamic=True)
 if POINTS:
     ctx.enable(moderngl.DEPTH_TEST | moderngl.PROGRAM_POINT_SIZE)
     program = ctx.program(
         vertex_shader="#version 330\n"
         + COLOUR
-        + """in vec3 p; out vec3 c; void main() {
+        + f"#define COLORS {int(SCENE == 'C')}\n"
+        + """in vec3 p;
+        #if COLORS
+        in vec3 rgb;
+        #endif
+        out vec3 c; out vec3 at; void main() {
         float ca = cos(.58), sa = sin(.58), ce = cos(.52), se = sin(.52), f = 1 / tan(.36);
         float x = dot(p, vec3(ca, 0, -sa)), y = dot(p, vec3(-sa * se, ce, -ca * se)), z = 3.3 - dot(p, vec3(sa * ce, se, ca * ce));
-        gl_Position = vec4(f * x * 720 / 1280, f * y, (z - 1) / 5 * z, z); gl_PointSize = 2; c = colour(p.y / .6 + .5); }""",
-        fragment_shader="#version 330\nin vec3 c; out vec4 o; void main() { o = vec4(c, 1); }",
+        gl_Position = vec4(f * x * 720 / 1280, f * y, (z - 1) / 5 * z, z); gl_PointSize = 2; c = colour(p.y / .6 + .5); at = p;
+        #if COLORS
+            c = rgb;
+        #endif
+        }""",
+        fragment_shader=f"#version 330\n#define MESH {int(SCENE == 'M')}\n"
+        + """in vec3 c; in vec3 at; out vec4 o; void main() { o = vec4(c, 1);
+        #if MESH
+            o.rgb *= .2 + .8 * abs(normalize(cross(dFdx(at), dFdy(at))).y);
+        #endif
+        }""",
     )
-    vao, count, topology = ctx.vertex_array(program, [(buffer, "3f", "p")]), N, moderngl.POINTS
+    parts = [(buffer, "3f", "p"), *([(colors, "3f1 x1", "rgb")] if SCENE == "C" else [])]
+    if SCENE == "M":
+        vao = ctx.vertex_array(program, parts, ctx.buffer(FACES.cpu().numpy()))
+        count, topology = FACES.numel(), moderngl.TRIANGLES
+    else:
+        vao, count, topology = ctx.vertex_array(program, parts), N, moderngl.POINTS
 else:
     texture = ctx.texture((SIDE, SIDE), 1, dtype="f4")
     texture.filter = moderngl.NEAREST, moderngl.NEAREST
@@ -67,14 +87,20 @@ if DEVICE == "cuda":
     if resource is None:
         resource = ok(driver.cuGraphicsGLRegisterBuffer(buffer.glo, DISCARD))
         how = "buffer" if POINTS else "pixel buffer"
+    both = [(resource, out)]
+    if SCENE == "C":
+        both.append((ok(driver.cuGraphicsGLRegisterBuffer(colors.glo, DISCARD)), COLORS))
 
 
 def give():
     if DEVICE != "cuda":
         buffer.write(np.ascontiguousarray(out))
+        if SCENE == "C":
+            colors.write(np.ascontiguousarray(COLORS))
         return None if POINTS else texture.write(buffer)
     stream = driver.CUstream(torch.cuda.current_stream().cuda_stream)
-    ok(driver.cuGraphicsMapResources(1, resource, stream))
+    for shared, _ in both:
+        ok(driver.cuGraphicsMapResources(1, shared, stream))
     if how == "image":
         c = driver.CUDA_MEMCPY2D()
         c.srcMemoryType, c.dstMemoryType = (
@@ -86,9 +112,11 @@ def give():
         c.WidthInBytes, c.Height = SIDE * 4, SIDE
         ok(driver.cuMemcpy2DAsync(c, stream))
     else:
-        pointer, _size = ok(driver.cuGraphicsResourceGetMappedPointer(resource))
-        ok(driver.cuMemcpyDtoDAsync(pointer, driver.CUdeviceptr(out.data_ptr()), out.numel() * 4, stream))
-    ok(driver.cuGraphicsUnmapResources(1, resource, stream))
+        for shared, tensor in both:
+            pointer, _size = ok(driver.cuGraphicsResourceGetMappedPointer(shared))
+            ok(driver.cuMemcpyDtoDAsync(pointer, driver.CUdeviceptr(tensor.data_ptr()), tensor.nbytes, stream))
+    for shared, _ in both:
+        ok(driver.cuGraphicsUnmapResources(1, shared, stream))
     if how == "pixel buffer":
         texture.write(buffer)
     return None

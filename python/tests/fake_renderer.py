@@ -249,6 +249,10 @@ class Session:
         self.renderer.camera = message.get("camera", self.renderer.camera)
         self.send({"type": "parameters", "parameters": self.renderer.parameters})
 
+    def on_panel(self, message: dict[str, Any], _files: list[int]) -> None:
+        self.renderer.panel = message
+        self.send({"type": "panel"})
+
     def on_status(self, _message: dict[str, Any], _files: list[int]) -> None:
         self.send(
             {
@@ -344,6 +348,8 @@ class FakeRenderer:
         self.parts: list[dict[str, np.ndarray[Any, Any]]] = []
         """Of each frame, what lies behind the array, by name."""
         self.released: list[int] = []
+        self.panel: dict[str, Any] = {}
+        """The last request for a panel."""
         self.farewell = threading.Event()
         """Set when a client has disconnected."""
         self.session: Session | None = None

@@ -13,7 +13,7 @@ class Started(_launch.Renderer):
     all: list[Started] = []  # noqa: RUF012
     fake: Any = None
 
-    def __init__(self, arguments: Any) -> None:
+    def __init__(self, arguments: Any, notebook: bool = False) -> None:
         self.arguments = list(arguments)
         self.socket = self.fake.path
         self.ended = 0

@@ -9,7 +9,8 @@ import pytest
 
 import wavefield
 from projection import project
-from test_drawn_parts import BYTES, CLOUD, FAR, RANDOM, WHY_NOT, agree, fresh, nearest, show
+from test_end_to_end import WHY_NOT
+from test_drawn_parts import BYTES, CLOUD, FAR, RANDOM, agree, fresh, nearest, show
 from wavefield import Camera
 
 __all__ = ["fresh"]
@@ -36,7 +37,7 @@ def seen(field: Any, size: tuple[int, int], camera: Camera | None = None) -> tup
 def test_clouds_in_one_view_hide_each_other(offset: Any) -> None:
     sizes = RANDOM.uniform(2, 12, 300)
     one = {"array": CLOUD + offset, "colors": BYTES, "sizes": sizes}
-    field = show({"one": one, "other": {"array": OTHER + offset, "colors": OTHER_BYTES, "size": 11}})
+    field: Any = show({"one": one, "other": {"array": OTHER + offset, "colors": OTHER_BYTES, "size": 11}})
     size, camera = (260, 180), field.camera
     index, depth, color = seen(field, size)
     depths = [discs(CLOUD + offset, sizes, camera, size), discs(OTHER + offset, 11, camera, size)]
@@ -51,10 +52,10 @@ def test_clouds_in_one_view_hide_each_other(offset: Any) -> None:
     again = show({"other": {"array": OTHER + offset, "colors": OTHER_BYTES, "size": 11}, "one": {**one, "size": 3}})
     assert (seen(again, size, camera)[2] == color).all(2).mean() > 0.999
     moved = {**one, "array": CLOUD + offset + [0.3, 0, 0]}
-    moved = show({"other": {"array": OTHER + offset, "colors": OTHER_BYTES, "size": 11}, "one": moved})
+    field = show({"other": {"array": OTHER + offset, "colors": OTHER_BYTES, "size": 11}, "one": moved})
     depths[0] = discs(CLOUD + offset + [0.3, 0, 0], sizes, camera, size)
     _, deep = nearest(np.hstack(depths))
-    depth = seen(moved, size, camera)[1].ravel()
+    depth = seen(field, size, camera)[1].ravel()
     assert (np.isclose(depth, deep, rtol=1e-4) | (np.isinf(depth) & np.isinf(deep))).mean() > 0.995
 
 

@@ -622,7 +622,11 @@ WRONG: list[tuple[Callable[[wavefield.Field, Any], Any], type[Exception], str]] 
     (lambda field, show: field.render(camera=(0, 1, 3)), TypeError, r"wavefield\.Camera\("),  # type: ignore[call-overload]
     (lambda field, show: field.render(cameras=["front"]), ValueError, r"cameras must be .*'front'"),
     (lambda field, show: show(title=3), TypeError, "title must be text, not 3"),
-    (lambda field, show: show(colormap=3), TypeError, "colormap must be text, not 3"),
+    (
+        lambda field, show: show(colormap=3),
+        TypeError,
+        "colormap must be a name, a colour map of matplotlib, or an array",
+    ),
     (lambda field, show: show(size=np.ones(99)), TypeError, "size must be one number"),
     (lambda field, show: field.parameters.update(size=np.ones(99)), TypeError, "size must be a number"),
     (lambda field, show: wavefield.connect(field.socket, memory="host", client=3), TypeError, "must be text"),  # type: ignore[arg-type]

@@ -192,8 +192,8 @@ def test_a_surface_has_its_extent(renderer: FakeRenderer) -> None:
     for wrong in ((1, 0, 0, 1), (0, 1, 0, np.nan), (0, 1, 0, 0), (0, 1, 0, 2000)):
         with pytest.raises(ValueError, match="extent must be"):
             show(heights, extent=wrong)
-    with pytest.raises(TypeError, match='extent is for kind="surface"'):
-        show(heights, kind="image", extent=(0, 1, 0, 1))
+    with pytest.raises(TypeError, match="extent is for surfaces and images"):
+        show(np.zeros((5, 3), np.float32), kind="points", extent=(0, 1, 0, 1))
 
 
 def radius_of(renderer: FakeRenderer) -> float:

@@ -455,7 +455,7 @@ def test_a_parameter_of_another_kind_does_not_reach_the_renderer(host: wavefield
         ("speed", True, "number"),
         ("speed", float("nan"), "finite"),
         ("paused", 1, "True or False"),
-        ("colormap", 3, "text"),
+        ("colormap", 3, "a name"),
     ]:
         with pytest.raises((TypeError, ValueError), match=error):
             parameters[name] = value

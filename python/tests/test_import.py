@@ -24,7 +24,7 @@ def test_everything_public_has_a_description() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-WITHOUT = "import sys; sys.modules['jupyter_rfb'] = sys.modules['numba'] = None\n"
+WITHOUT = "import sys; sys.modules['jupyter_rfb'] = sys.modules['anywidget'] = sys.modules['numba'] = None\n"
 
 
 def test_everything_can_be_imported_without_optional_libraries() -> None:

@@ -312,7 +312,7 @@ def test_limits_after_a_failed_first_show(
 
     renderer.answers["set"] = refuse
     with pytest.raises(wavefield.Refused, match="no such map"):
-        wavefield.show(IMAGE, memory="host", colormap="no such map")  # type: ignore[arg-type]
+        wavefield.show(IMAGE, memory="host", colormap="no such map")
     del renderer.answers["set"]
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
         patch.setattr(wavefield.Field, "show", lambda *_, **__: 1 / 0)

@@ -8,7 +8,7 @@ use bevy::camera::{RenderTarget, visibility::NoFrustumCulling};
 use bevy::mesh::{Indices, PrimitiveTopology};
 use bevy::prelude::*;
 use bevy::render::render_resource::TextureFormat;
-use bevy::render::view::screenshot::{Screenshot, ScreenshotCaptured, save_to_disk};
+use bevy::render::view::screenshot::{Screenshot, ScreenshotCaptured};
 use bevy::{app::ScheduleRunnerPlugin, asset::RenderAssetUsages, winit::WinitPlugin};
 use plugin::{CudaPlugin, MESH, SIZE};
 
@@ -17,7 +17,10 @@ use plugin::{CudaPlugin, MESH, SIZE};
 struct Picture(Handle<Image>);
 
 fn main() -> AppExit {
-    let options = support::Options::read("Bevy draws a mesh that a CUDA kernel writes each frame.", true);
+    let options = support::Options::read(
+        "Bevy draws a mesh that a CUDA kernel writes each frame. Without --frames, it opens a window.",
+        "0",
+    );
     support::find(); // Without a GPU that both have, this ends the program.
     let cuda = CudaPlugin { options, ..default() };
     let mut app = App::new();
@@ -70,12 +73,12 @@ fn end(mut commands: Commands, cuda: Res<CudaPlugin>, picture: Option<Res<Pictur
     if cuda.written.load(Ordering::Relaxed) < cuda.options.frames || std::mem::replace(&mut *asked, true) {
         return;
     }
-    let failed = cuda.failed.load(Ordering::Relaxed);
-    let mut shot = commands.spawn(Screenshot::image(picture.0.clone()));
-    if let Some(path) = &cuda.options.output {
-        shot.observe(save_to_disk(path.clone()));
-    }
-    shot.observe(move |_: On<ScreenshotCaptured>, mut exits: MessageWriter<AppExit>| {
-        exits.write(if failed { AppExit::error() } else { AppExit::Success });
-    });
+    let (failed, path) = (cuda.failed.load(Ordering::Relaxed), cuda.options.output.clone());
+    let shown = move |captured: On<ScreenshotCaptured>, mut exits: MessageWriter<AppExit>| {
+        let save = |path| Ok(captured.image.clone().try_into_dynamic()?.to_rgb8().save(path)?);
+        let saved: Result<(), Box<dyn std::error::Error>> = path.as_ref().map_or(Ok(()), save);
+        let saved = saved.inspect_err(|error| eprintln!("error: no picture: {error}"));
+        exits.write(if failed || saved.is_err() { AppExit::error() } else { AppExit::Success });
+    };
+    commands.spawn(Screenshot::image(picture.0.clone())).observe(shown);
 }

@@ -93,7 +93,7 @@ fn frame(world: &mut World) -> Result {
         let done = options.frames > 0 && number == options.frames;
         let place = world.resource::<MeshAllocator>().mesh_vertex_slice(&MESH.id()).filter(|_| !done);
         let (Some(place), Some(turn)) = (place, ring.write()?) else { return Ok(()) };
-        support::delay(options, turn.stream())?;
+        let stream = support::delay(options, turn.stream())?;
         let mut vertices = turn.view::<f32>()?;
         let mut launch = turn.stream().launch_builder(kernel);
         launch.arg(&mut vertices).arg(&cols).arg(&rows).arg(&number);
@@ -101,7 +101,7 @@ fn frame(world: &mut World) -> Result {
         unsafe { launch.launch(LaunchConfig::for_num_elems(VERTICES)) }?;
         let frame = turn.finish_after_kernels()?; // CUDA signals, and Bevy's queue waits for it.
         let to = u64::from(place.range.start) * BYTES;
-        let index = support::submit(gpu, options, frame, |slot, encoder| {
+        let index = support::submit(gpu, (options, &stream), frame, |slot, encoder| {
             encoder.copy_buffer_to_buffer(slot.wgpu(), 0, place.buffer, to, u64::from(VERTICES) * BYTES);
             if let Some(check) = check {
                 check.record(gpu, encoder, place.buffer, [cols, rows, number, to as u32 / 4]);

@@ -30,7 +30,7 @@ fn swell(heights: &mut Array<f32>, cols: u32, frame: u32) {
 }
 
 fn main() -> Result<ExitCode> {
-    let options = Options::read("wgpu draws what a CubeCL kernel computes.", false);
+    let options = Options::read("wgpu draws what a CubeCL kernel computes.", "1000");
     let (_instance, adapter) = support::find();
     let gpu = Gpu::open(&adapter, &wgpu::DeviceDescriptor::default())?;
     let client = CudaRuntime::client(&CudaDevice::new(gpu.pair().cuda().info().ordinal as usize));
@@ -70,7 +70,7 @@ fn main() -> Result<ExitCode> {
             sys::cuCtxWaitEvent(gpu.context().cu_ctx(), event.cu_event()).result()?; // … and before the next one.
         }
         let frame = turn.finish()?; // CUDA signals, and wgpu's queue waits for it.
-        let index = support::submit(&gpu, &options, frame, |slot, encoder| {
+        let index = support::submit(&gpu, (&options, &stream), frame, |slot, encoder| {
             map.draw(&gpu, encoder, slot.wgpu(), &target);
             if options.check {
                 check.record(&gpu, encoder, slot.wgpu(), [SIZE[0], SIZE[1], number, 0]);

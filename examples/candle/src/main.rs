@@ -42,7 +42,8 @@ impl Model {
 }
 
 fn main() -> Result<ExitCode> {
-    let options = Options::read("wgpu draws a candle tensor, and the picture comes back as a tensor.", false);
+    let options =
+        Options::read("wgpu draws a candle tensor, and the picture comes back as a tensor.", "1000");
     let (_instance, adapter) = support::find();
     let gpu = Gpu::open(&adapter, &wgpu::DeviceDescriptor::default())?;
     // `Device::new_cuda` would use CUDA's per-thread default stream, on which no ring can be.
@@ -67,7 +68,7 @@ fn main() -> Result<ExitCode> {
     for number in 0..options.frames {
         let heights = model.heights(number as f32 * 0.02)?;
         let turn = to_wgpu.write()?.context("each frame is submitted before the next one")?;
-        support::delay(&options, turn.stream())?;
+        let stream = support::delay(&options, turn.stream())?;
         {
             // `heights` is the whole of its storage, in order. For others call `force_contiguous` before.
             let (storage, _) = heights.storage_and_layout();
@@ -75,7 +76,9 @@ fn main() -> Result<ExitCode> {
             turn.stream().memcpy_dtod(storage.as_cuda_slice::<f32>()?, &mut turn.view::<f32>()?)?;
         }
         let frame = turn.finish()?; // CUDA signals, and wgpu's queue waits for it.
-        support::submit(&gpu, &options, frame, |slot, encoder| map.draw(&gpu, encoder, slot.wgpu(), &shown))?;
+        support::submit(&gpu, (&options, &stream), frame, |slot, encoder| {
+            map.draw(&gpu, encoder, slot.wgpu(), &shown)
+        })?;
 
         let turn = to_candle.write().context("each picture is read before the next one")?;
         let index = gpu.submit(turn, |slot, encoder| {

@@ -58,7 +58,7 @@ impl Field {
     fn next(&mut self, options: &Options) -> Result<()> {
         let (number, [cols, rows]) = (self.number, SIZE);
         let turn = self.ring.write()?.context("each frame is submitted before the next one")?;
-        support::delay(options, turn.stream())?;
+        let stream = support::delay(options, turn.stream())?;
         let mut pixels = turn.view::<u32>()?;
         let mut launch = turn.stream().launch_builder(&self.kernel);
         launch.arg(&mut pixels).arg(&cols).arg(&rows).arg(&number);
@@ -66,7 +66,7 @@ impl Field {
         unsafe { launch.launch(LaunchConfig::for_num_elems(PIXELS)) }?;
         let frame = turn.finish_after_kernels()?; // CUDA signals, and wgpu's queue waits for it.
         let (texture, size) = (self.texture.as_image_copy(), self.texture.size());
-        let index = support::submit(&self.gpu, options, frame, |slot, encoder| {
+        let index = support::submit(&self.gpu, (options, &stream), frame, |slot, encoder| {
             encoder.copy_buffer_to_texture(rows_of(slot.wgpu(), 4 * cols), texture, size);
             if options.check || options.output.is_some() {
                 encoder.copy_texture_to_buffer(texture, rows_of(&self.copied, 4 * cols), size);
@@ -80,7 +80,10 @@ impl Field {
 }
 
 fn main() -> Result<ExitCode> {
-    let options = Options::read("egui shows a picture that a CUDA kernel writes.", true);
+    let options = Options::read(
+        "egui shows a picture that a CUDA kernel writes. Without --frames, it opens a window.",
+        "0",
+    );
     let (instance, adapter) = support::find();
     let required_limits = adapter.limits(); // egui asks for large textures.
     let gpu = Gpu::open(&adapter, &wgpu::DeviceDescriptor { required_limits, ..Default::default() })?;

@@ -4,59 +4,54 @@ pub mod check;
 pub mod draw;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use clap::{CommandFactory, FromArgMatches, Parser, ValueEnum};
 use cudarc::driver::{CudaStream, DriverError, result};
 use vulkan_cuda_wgpu::vulkan_cuda::VulkanTurn;
 use vulkan_cuda_wgpu::{Gpu, WgpuBuffer};
 
-/// The arguments of an example.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Parser)]
+#[command(after_help = "\
+Exit codes: 0 done, or skipped because no GPU is shared; 1 failed; 2 wrong arguments.
+With WAVEFIELD_REQUIRE_GPU=1 it fails instead of skipping.")]
 pub struct Options {
-    /// Frames without a window, or 0: a window.
+    /// Draw so many frames without a window, and end
+    #[arg(long, value_name = "N", default_value_t = 0)]
     pub frames: u32,
-    /// Check every word of every frame.
+    /// Check every word of every frame
+    #[arg(long)]
     pub check: bool,
-    /// Leave out wgpu's wait for CUDA, so that the check finds wrong words.
-    pub broken: bool,
-    /// The file for the last picture.
+    /// Leave out one of the waits, so that the check finds wrong words
+    #[arg(long = "break", value_name = "WAIT", requires = "check")]
+    pub broken: Option<Wait>,
+    /// Write the last picture to a PNG file
+    #[arg(long, value_name = "FILE")]
     pub output: Option<String>,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Wait {
+    /// wgpu's wait until CUDA has written a frame
+    Ready,
+    /// CUDA's wait until wgpu has read it
+    Free,
+}
+
 impl Options {
-    /// Reads the program's arguments. Ends the process if they are wrong, or for `--help`.
-    ///
-    /// `window`: whether the example has a window, which it opens without `--frames`.
-    pub fn read(about: &str, window: bool) -> Self {
-        let (frames, default) =
-            if window { (0, "or a window without it") } else { (1000, "[default: 1000]") };
-        let help = format!(
-            "{about}\n\n  --frames N       So many frames, {default}\n  \
-             --check          Check every word of every frame\n  \
-             --break ready    With --check: wgpu does not wait for CUDA, so that the check finds wrong words\n  \
-             --output FILE    Write the last picture to a PNG file\n\n\
-             Exit codes: 0 done, or skipped because no GPU is shared; 1 failed; 2 wrong arguments.\n\
-             With WAVEFIELD_REQUIRE_GPU=1 it fails instead of skipping."
-        );
-        let (mut options, mut arguments) = (Self { frames, ..Self::default() }, std::env::args().skip(1));
-        let mut parse = || {
-            while let Some(argument) = arguments.next() {
-                match argument.as_str() {
-                    "--frames" => options.frames = arguments.next()?.parse().ok().filter(|n| *n > 0)?,
-                    "--check" => options.check = true,
-                    "--break" => options.broken = (arguments.next()? == "ready").then_some(true)?,
-                    "--output" => options.output = Some(arguments.next()?),
-                    "--help" => return Some(false),
-                    _ => return None,
-                }
-            }
-            let alone = options.check || options.output.is_some();
-            ((options.frames > 0 || !alone) && (options.check || !options.broken)).then_some(true)
+    /// Reads the program's arguments. Ends the process if they are wrong, or for `--help`. `frames` is the default: 0 if the
+    /// example has a window.
+    pub fn read(about: &'static str, frames: &'static str) -> Self {
+        let least = if frames == "0" { 0 } else { 1 };
+        let frames = |argument: clap::Arg| {
+            argument.default_value(frames).value_parser(clap::value_parser!(u32).range(least..))
         };
-        let parsed = parse();
-        if parsed != Some(true) {
-            println!("{}{help}", if parsed.is_none() { "error: the arguments are wrong\n\n" } else { "" });
-            std::process::exit(if parsed.is_none() { 2 } else { 0 })
+        let mut command = Self::command().about(about).mut_arg("frames", frames);
+        let options = Self::from_arg_matches(&command.get_matches_mut()).unwrap_or_else(|error| error.exit());
+        if options.frames == 0 && (options.check || options.output.is_some()) {
+            let kind = clap::error::ErrorKind::MissingRequiredArgument;
+            command.error(kind, "--check and --output need --frames N").exit();
         }
         options
     }
@@ -85,31 +80,42 @@ pub fn judge(options: &Options, words: u64, wrong: u64, begin: Instant) -> ExitC
     if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// With `--break`, lets CUDA sleep before it writes a frame, so that wgpu does not find the frame by luck.
-pub fn delay(options: &Options, stream: &CudaStream) -> Result<(), DriverError> {
+/// Call this before CUDA writes a frame, on the ring's stream. Without the wait for `ready`, CUDA sleeps first, so that wgpu
+/// does not find the frame by luck.
+pub fn delay(options: &Options, stream: &Arc<CudaStream>) -> Result<Arc<CudaStream>, DriverError> {
     unsafe extern "C" fn sleep(_: *mut std::ffi::c_void) {
         std::thread::sleep(Duration::from_millis(20));
     }
-    // SAFETY: the function has no argument, and calls nothing of CUDA.
-    let sleep =
-        || unsafe { result::stream::launch_host_function(stream.cu_stream(), sleep, std::ptr::null_mut()) };
-    if options.broken { sleep() } else { Ok(()) }
+    if options.broken == Some(Wait::Ready) {
+        // SAFETY: the function has no argument, and calls nothing of CUDA.
+        unsafe { result::stream::launch_host_function(stream.cu_stream(), sleep, std::ptr::null_mut()) }?;
+    }
+    Ok(stream.clone())
 }
 
-/// [`Gpu::submit`], or with `--break` the same work before the turn.
+/// [`Gpu::submit`]. Without the wait for `ready`, the work comes before the turn. Without that for `free`, CUDA writes the slot
+/// again while wgpu reads it.
 pub fn submit(
     gpu: &Gpu,
-    options: &Options,
+    (options, stream): (&Options, &CudaStream),
     turn: VulkanTurn<WgpuBuffer>,
     record: impl FnOnce(&WgpuBuffer, &mut wgpu::CommandEncoder),
-) -> vulkan_cuda_wgpu::Result<wgpu::SubmissionIndex> {
-    if !options.broken {
-        return gpu.submit(turn, record);
+) -> anyhow::Result<wgpu::SubmissionIndex> {
+    match options.broken {
+        None => Ok(gpu.submit(turn, record)?),
+        Some(Wait::Free) => {
+            let (slot, stream) = (turn.slot(), stream.cu_stream());
+            // SAFETY: the slot has so many bytes, and lives until the stream has passed.
+            unsafe { result::memset_d8_async(slot.cuda(), 0x55, slot.wgpu().size() as usize, stream) }?;
+            Ok(gpu.submit(turn, record)?)
+        }
+        Some(Wait::Ready) => {
+            let mut encoder = gpu.device().create_command_encoder(&Default::default());
+            record(turn.slot(), &mut encoder);
+            gpu.queue().submit([encoder.finish()]);
+            Ok(gpu.submit(turn, |_, _| ())?)
+        }
     }
-    let mut encoder = gpu.device().create_command_encoder(&Default::default());
-    record(turn.slot(), &mut encoder);
-    gpu.queue().submit([encoder.finish()]);
-    gpu.submit(turn, |_, _| ())
 }
 
 /// Waits until wgpu has done the frame before, so that the CPU is at most one frame ahead.

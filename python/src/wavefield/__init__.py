@@ -106,7 +106,15 @@ def __getattr__(name: str) -> Any:
 
         return NumbaMemoryManager
     if name == "Widget":
-        from .widget import Widget
+        try:
+            from .widget import Widget
+        except LibraryMissing as missing:
+            if "rename" in str(missing):  # a file hides the library
+                raise
+            try:
+                from ._window import Window as Widget  # type: ignore[assignment]  # which needs less
+            except LibraryMissing:
+                raise missing from None
 
         return Widget
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from . import _limits
@@ -21,11 +21,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ._layout import Layout
+
 Triple = tuple[float, float, float]
 Box = tuple[Triple, Triple]
 
 REACH = 1.1
 """The radius of the largest sphere that is in the picture of the first camera."""
+USUAL = 0.6
+"""Half the side of the axes' box around points or a mesh of which nothing is known, in radii."""
 CAMERAS = {"image": Camera(0, 0, 3.3), "plot": Camera(0, 0, 3.3), "surface": Camera(0.58, 0.52, 3.3, (0, -0.2, 0))}
 CAMERA = Camera(0.58, 0.52, 3.3)
 """The first camera of other kinds."""
@@ -49,6 +53,8 @@ class Fit:
     """Whether the program chose the camera."""
     fresh: bool = False
     """Whether the camera must move to it."""
+    box: Box | None = field(default=None, compare=False)
+    """The ends of the axes: around points or a mesh, or the extent of a surface or an image."""
 
     @property
     def center(self) -> Triple:
@@ -70,6 +76,29 @@ class Fit:
         """Return the renderer's parameter."""
         message = {"center": list(self.middle), "radius": self.radius / self.factor}
         return {**message, "aspect": self.aspect} if self.aspect else message
+
+    def axes(self, layout: Layout) -> dict[str, Any]:
+        """Return the renderer's parameters for axes: the numbers at their ends and, in space, where those are."""
+        cols, rows = layout.grid
+        box = self.box
+        if layout.view == "plot":
+            return {}  # its limits say where it lies
+        if box is None and layout.kind == "image":
+            box = (-0.5, rows - 0.5, 0), (cols - 0.5, -0.5, 1)
+        elif box is None and layout.kind == "surface":
+            box = (0, 0, 0), (cols - 1, 1, rows - 1)
+        elif box is None:
+            x, y, z, half = *self.center, USUAL * self.radius
+            box = (x - half, y - half, z - half), (x + half, y + half, z + half)
+        ends = [_limits.padded((a, b)) if a == b else (a, b) for a, b in zip(*box, strict=True)]
+        # Between others, a tick has too few digits.
+        if not all(math.isfinite(b - a) and abs(b - a) > 1e-9 * max(abs(a), abs(b)) for a, b in ends):
+            return {}
+        numbers = {"extent": [[float(a), float(b)] for a, b in ends]}
+        if not layout.has_places:
+            return numbers
+        units = zip(ends, self.offset, strict=True)
+        return {**numbers, "box": [[(end - offset) / self.factor for end in pair] for pair, offset in units]}
 
     def to_drawn(self, camera: Camera) -> Camera:
         """Return a camera of the user's in the renderer's units."""
@@ -114,15 +143,22 @@ class Fit:
 
 
 def of_extent(extent: Any, sort: tuple[Any, ...]) -> Fit:
-    """Return the fit of a surface with these ends of x (columns) and z (rows)."""
+    """Return the fit of a surface with these ends of x (columns) and z (rows), or of an image with these edges."""
     x0, x1, z0, z1 = (_limits.number("extent", end) for end in _limits.items("extent", extent, count=4))
+    if sort[0] == "image":
+        if x0 == x1 or z0 == z1:
+            raise ValueError(
+                f"extent must be (left, right, bottom, top) with two different numbers each, not {brief(extent)}"
+            )
+        return Fit(sort, box=((x0, z0, 0.0), (x1, z1, 1.0)))
     wide, deep = x1 - x0, z1 - z0
     if not (wide > 0 and deep > 0 and 1e-3 <= wide / deep <= 1e3):
         raise ValueError(
             f"extent must be (x0, x1, y0, y1) with x0 < x1, y0 < y1, and sides that differ at most 1000 times, "
             f"not {brief(extent)}; rows that go from north to south are x[::-1]"
         )
-    return Fit(sort, ((x0 + x1) / 2, 0.0, (z0 + z1) / 2), max(wide, deep) / 2, aspect=wide / deep, fresh=True)
+    middle, box = ((x0 + x1) / 2, 0.0, (z0 + z1) / 2), ((x0, 0.0, z0), (x1, 1.0, z1))
+    return Fit(sort, middle, max(wide, deep) / 2, aspect=wide / deep, fresh=True, box=box)
 
 
 def choose(last: Fit, sort: tuple[Any, ...], wish: Camera | str | None, box: Callable[[], Box | None]) -> Fit:
@@ -178,4 +214,4 @@ def _around(box: Box, sort: tuple[Any, ...]) -> Fit:
     small = radius > _limits.SMALLEST and most < _limits.LARGEST / 8
     factor = 1.0 if small else 2.0 ** (math.frexp(max(most, radius))[1] - 1)
     x, y, z = (float(np.float32(number / factor)) for number in middle)
-    return Fit(sort, (x, y, z), factor * float(np.float32(radius / factor)), offset, factor)
+    return Fit(sort, (x, y, z), factor * float(np.float32(radius / factor)), offset, factor, box=box)

@@ -16,10 +16,11 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _cuda, _source
+from . import _cuda, _libraries, _source
 from ._connect import layout_of, program
 from ._connection import close_all
 from ._say import say_once
+from ._viewer import Viewer
 from .errors import Busy, CudaError, NoRenderer, RendererGone
 from .field import Field
 
@@ -82,7 +83,10 @@ def _leads_here(path: str) -> bool:
 class Renderer:
     """A renderer in a process of its own, which ends with this process."""
 
-    def __init__(self, arguments: Sequence[str]) -> None:
+    viewer: Viewer | None = None
+    """The viewer of its window, if that is in a notebook."""
+
+    def __init__(self, arguments: Sequence[str], notebook: bool = False) -> None:
         self.arguments = arguments
         program = self._program = find_renderer()
         self._owner = os.getpid()
@@ -103,18 +107,25 @@ class Renderer:
             finally:
                 close_all(ends)
             _launched.add(self)
+            passed = [reader]
+            if notebook:
+                self.viewer = Viewer()
+                passed.append(self.viewer.theirs.fileno())
+                arguments = [*arguments, "--viewer", str(passed[1])]
             try:
                 self.process = subprocess.Popen(
                     [program, "serve", "--socket", str(self.socket), "--until-closed", str(reader), *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=self._log,
                     stderr=self._log,
-                    pass_fds=[reader],
+                    pass_fds=passed,
                     # Keeps Ctrl-C away from the renderer: the Python program handles it, and ends the renderer.
                     start_new_session=True,
                 )
             finally:
                 os.close(reader)
+                if self.viewer is not None:
+                    self.viewer.started()
         except BaseException as error:
             self._give_back()
             if isinstance(error, OSError):
@@ -155,6 +166,7 @@ class Renderer:
                 # NoRenderer: it does not listen yet. RendererGone: it has ended, and `still_starting` raises. Busy: it
                 # still closes this program's last connection, because nobody else knows its socket.
                 time.sleep(0.01)
+        field._viewer = self.viewer
         if not field.window and "--headless" not in self.arguments:
             say_once(NO_WINDOW)
         return field
@@ -176,12 +188,16 @@ class Renderer:
         self._give_back()
 
     def _give_back(self) -> None:
+        if self.viewer is not None:
+            self.viewer.close()
         self.forget()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def forget(self) -> None:
         """Close the files. A forked child does so at once, or the renderer would live as long as the child."""
         self._log.close()
+        if self.viewer is not None and os.getpid() != self._owner:
+            self.viewer.forget()
         if self._writer >= 0:
             os.close(self._writer)
             self._writer = -1
@@ -228,6 +244,7 @@ def launch(
     parts: Parts | None = None,
     device: int | None = None,
     like: Any = None,
+    notebook: bool = False,
 ) -> Field:
     """Start a renderer, connect to it, and return its field.
 
@@ -238,6 +255,7 @@ def launch(
     `arguments`: further arguments for `wavefield serve`, such as `["--size", "1920x1080"]`.
     `memory`, `ring`, `stream`, `client`, `kind`, `shape`, `dtype`, `parts`: as for `connect`.
     `device`: the renderer's GPU, by its CUDA ordinal in this process.
+    `notebook`: with the window in a notebook, where `field` as a cell's last line shows it. Needs anywidget.
     `like`: an array; without `device`, the renderer uses the GPU that the array is on.
 
     The program is the one in WAVEFIELD_BIN, else the wheel's, else `wavefield` on PATH. Raises `NoRenderer`, with the
@@ -249,7 +267,10 @@ def launch(
         raise ValueError(f"grid must be (cols, rows), two whole numbers, not {grid!r}") from None
     layout = layout_of(kind, shape, dtype, parts)
     gpu = gpu_arguments(device, None if like is None else _source.gpu_of(like), arguments)
-    renderer = Renderer(["--grid", f"{cols}x{rows}", *(["--headless"] if headless else []), *gpu, *arguments])
+    if notebook:
+        _libraries.need("anywidget", "launch(notebook=True)")
+    screen = ["--headless"] if headless and not notebook else []
+    renderer = Renderer(["--grid", f"{cols}x{rows}", *screen, *gpu, *arguments], notebook)
     with contextlib.ExitStack() as undo:
         undo.callback(renderer.close)
         field = renderer.connect(memory, ring, stream, client, layout)

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from .errors import ArrayMismatch
 
 Kind = Literal["mesh", "surface", "points", "image", "triangles", "lines"]
-Colormap = Literal["viridis", "plasma", "magma", "inferno", "cividis"]
+Colormap = Literal["viridis", "plasma", "magma", "inferno", "cividis", "gray", "turbo", "coolwarm", "RdBu", "twilight"]
 PictureKind = Literal["color", "depth", "normal", "index"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 

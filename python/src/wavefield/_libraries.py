@@ -23,6 +23,7 @@ INSTALL = {
     "torch": "torch",
     "numba.cuda": "'numba-cuda[cu13]'",
     "jupyter_rfb": "jupyter_rfb",
+    "anywidget": "anywidget",
 }
 
 
@@ -159,7 +160,7 @@ def unmasked(array: Any) -> NDArray[Any]:
     return filled
 
 
-def units_of(choice: _limits.Choice, fit: _fit.Fit, layout: Layout, dtype: str, given: str) -> _limits.Pair:
+def units_of(choice: _limits.Choice, fit: _fit.Fit, layout: Layout, dtype: str, given: str, norm: str) -> _limits.Pair:
     """Return the units to draw an array of this type in. `given`: its type before a mask was filled."""
     import numpy as np
 
@@ -167,7 +168,9 @@ def units_of(choice: _limits.Choice, fit: _fit.Fit, layout: Layout, dtype: str, 
         return _limits.PLAIN
     # The fourth number of points has units of its own. Without it, the value is y, a place.
     if layout.has_places and layout.shape[-1] == 3:
+        if norm != "linear" and fit.units[1][0]:
+            raise ValueError(f'norm="{norm}" needs values of their own here: give each point a fourth number')
         return fit.units[1]
     if layout.colours:  # also alpha, which limits do not reach
         return (0.0, float(np.iinfo(given).max)) if _limits.is_whole(given) else _limits.PLAIN
-    return _limits.units(choice.limits, dtype)
+    return _limits.units(choice.limits, dtype, norm)

@@ -141,11 +141,12 @@ def plain(limits: Pair) -> Pair:
     return padded((low, low)) if abs(np.float32(high) - np.float32(low)) < 2.0**-126 else (low, high)
 
 
-def units(limits: Pair, dtype: str) -> Pair:
+def units(limits: Pair, dtype: str, norm: str = "linear") -> Pair:
     """Return the units in which numbers of this type keep what can be seen between the limits."""
     low, high = sorted(limits)
     span, most = high - low, max(abs(low), abs(high))
-    if is_wide(dtype) and span < COARSE * most:
+    # A logarithm needs the numbers from 0 on.
+    if norm == "linear" and is_wide(dtype) and span < COARSE * most:
         offset = float(math.floor(low) if is_whole(dtype) else low)
         return offset if offset <= low else math.nextafter(offset, -math.inf), float(span)
     if not SMALLEST < span < LARGEST or most > LARGEST:

@@ -8,14 +8,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ._limits import Choice, Pair, items, number
+from . import _colors
+from ._limits import PLAIN, Choice, Pair, items, number
 from .errors import brief
 
 
 class Parameters(Mapping[str, Any]):
-    """The renderer's parameters as it last sent them: `speed`, `colormap`, `paused`, `limits`, `size`.
+    """The renderer's parameters as it last sent them: `speed`, `colormap`, `paused`, `limits`, `size` and others.
 
     `limits`: the two numbers that the colour map spans, as in the array that is shown. `size`: of points, in pixels.
+    `norm`, `linthresh`, `invert`, `colorbar`, `label`, `axes`: as in `wavefield.show`.
 
     `field.parameters["speed"] = 0.5` and `field.parameters.update(speed=0.5, colormap="magma")` ask the renderer to
     change them, and return when it has.
@@ -51,19 +53,26 @@ class Parameters(Mapping[str, Any]):
         Raises `KeyError` for an unknown name, `TypeError` or `ValueError` for a value of another kind, and `Refused`
         for a value out of its range.
         """
-        unknown = [name for name in values if name not in self]
-        if unknown:
-            raise KeyError(f"unknown parameter {', '.join(unknown)}; the renderer has {', '.join(self)}")
-        wanted = {name: _like(self[name], name, value) for name, value in values.items()}
+        _colors.check_norm(values.get("norm"))
+        wanted = self._checked(_colors.spelled(values, self))
         choice = self._choice
         if "limits" in wanted:
             choice = replace(choice, limits=tuple(wanted["limits"]), given=True, follows=False)
         self._send(wanted, choice)
 
-    def _apply(self, choice: Choice) -> None:
-        """Set these limits, unless they are in effect."""
+    def _checked(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        unknown = [name for name in values if name not in self]
+        if unknown:
+            raise KeyError(f"unknown parameter {', '.join(unknown)}; the renderer has {', '.join(self)}")
+        return {name: _like(self[name], name, value) for name, value in values.items()}
+
+    def _apply(self, choice: Choice, values: Mapping[str, Any] | None = None) -> None:
+        """Set these limits, unless they are in effect, and with them other parameters: a norm must suit its limits."""
+        wanted = self._checked(values or {})
         if "limits" in self and (choice.limits, choice.units) != (self._choice.limits, self._choice.units):
-            self._send({"limits": choice.limits}, choice)
+            wanted["limits"] = choice.limits
+        if wanted:
+            self._send(wanted, choice)
         self._choice = choice
 
     def _send(self, values: dict[str, Any], choice: Choice) -> None:
@@ -71,8 +80,13 @@ class Parameters(Mapping[str, Any]):
         if "limits" in values:
             low, high = choice.limits
             self._drawn = choice.to_drawn(low), choice.to_drawn(high)
-            changed = {} if choice.units == self._choice.units else {"units": list(choice.units)}
-            values = {**values, "limits": list(self._drawn), **changed}
+            values = {**values, "limits": list(self._drawn)}
+            if choice.units != self._choice.units:
+                values["units"] = list(choice.units)
+                if threshold := self.get("linthresh"):
+                    values.setdefault("linthresh", threshold)
+        if "linthresh" in values:  # in the numbers that are drawn
+            values = {**values, "linthresh": values["linthresh"] / abs(choice.units[1])}
         self._choice = choice
         try:
             self._ask(values)
@@ -83,7 +97,9 @@ class Parameters(Mapping[str, Any]):
     def _set(self, values: dict[str, Any]) -> None:
         # Tuples, because a write to a list would not reach the renderer. The camera has the units of `fit`.
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-        values = {name: value for name, value in values.items() if name not in ("units", "fit")}
+        values = {name: value for name, value in values.items() if name not in ("units", "fit", "extent", "box")}
+        if values.get("linthresh") and self._choice.units != PLAIN:
+            values["linthresh"] *= abs(self._choice.units[1])
         if (drawn := values.get("limits")) is not None:
             last = self._drawn
             if last is None or not all(map(partial(math.isclose, rel_tol=1e-6), drawn, last)):

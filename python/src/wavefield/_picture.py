@@ -117,6 +117,14 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
+def take_place(temporary: Path, path: Path) -> None:
+    """Give a whole file its name, and the mode of the file that it replaces."""
+    if path.exists():
+        with open(temporary, "rb") as file:
+            _take_after(file.fileno(), path)
+    os.replace(temporary, path)
+
+
 def _take_after(descriptor: int, path: Path) -> None:
     """Give a new file the mode, group and ACL of the old one, and nobody more rights than before."""
     old = path.stat()

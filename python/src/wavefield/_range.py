@@ -38,11 +38,29 @@ RESULT, RESULTS = 8 * (KEYS + 1), 1024
 """The bytes of a result, and how many searches may run on a GPU at the same time."""
 
 
-def limits_of(last: _limits.Choice, layout: Layout, dtype: str, wish: Any, ends: Callable[[], Ends]) -> _limits.Choice:
-    """Return the limits for an array of this type, drawn with this layout, after `last`."""
+def limits_of(
+    last: _limits.Choice,
+    layout: Layout,
+    dtype: str,
+    wish: Any,
+    ends: Callable[[], Ends],
+    positive: Callable[[], _limits.Pair | None] | None = None,
+) -> _limits.Choice:
+    """Return the limits for an array of this type, drawn with this layout, after `last`.
+
+    `positive`: for a logarithm, what finds the smallest and the largest number above 0.
+    """
     import numpy as np
 
+    if positive is not None and not last.given and min(last.limits) <= 0:
+        last = replace(last, sort=None)
+
     def span() -> _limits.Pair | None:
+        if positive is not None:
+            low, high = ends()[0] or (0.0, 0.0)
+            if low <= 0:
+                low, high = positive() or (1.0, 10.0)
+            return (low, high) if low < high else (low / 2, 2 * low)
         if wish is None and not last.follows:
             if layout.colours:
                 return 0, int(np.iinfo(dtype).max) if _limits.is_whole(dtype) else 1
@@ -57,8 +75,8 @@ def fit_of(last: _fit.Fit, layout: Layout, dtype: str, wish: Any, ends: Callable
     """Return the fit for an array of this type, drawn with this layout, after `last`."""
     if layout.has_places:
         return _fit.choose(last, layout.sort(dtype), wish, lambda: ends()[1])
-    # The extent of a surface holds for surfaces of this shape and type.
-    kept = last if last.aspect and last.sort == layout.sort(dtype) else _fit.Fit()
+    # An extent holds for arrays of this shape and type.
+    kept = last if last.box and last.sort == layout.sort(dtype) else _fit.Fit()
     return replace(kept, fresh=wish == "fit")
 
 
@@ -114,6 +132,22 @@ class Search:
                 host: Any = _libraries.on_the_host(self.source.array) if self.on_device else self.source.read().held
                 self._ends = _on_the_host(host, self.value)
         return self._ends
+
+    def above_zero(self) -> _limits.Pair | None:
+        """Return the smallest and the largest number above 0, after `ends`. Copies an array on a GPU to the CPU."""
+        import numpy as np
+
+        try:
+            host: Any = _libraries.on_the_host(self.source.array) if self.on_device else self.source.read().held
+        except ArrayMismatch:  # a frame in CUDA memory; so as many decades as a colour map shows well
+            _, high = (self._ends and self._ends[0]) or (0.0, 0.0)
+            return (1e-3 * high, high) if high > 0 else None
+        values = host
+        if self.value is not None:
+            places = host.reshape(-1, host.shape[-1])
+            values = places[np.isfinite(places[:, :3]).all(1), self.value]
+        values = values[(values > 0) & np.isfinite(values)]
+        return (float(values.min()), float(values.max())) if values.size else None
 
     def _of(self, keys: Any) -> Ends:
         dtype = self.source.dtype

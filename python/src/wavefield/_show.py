@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _cuda, _fit, _libraries, _limits, _open, _parts, _range, _say, _things
+from . import _colors, _cuda, _fit, _libraries, _limits, _open, _parts, _range, _say, _things
 from ._array import rows_are_contiguous
 from ._launch import BROWSER, NO_WINDOW, Renderer, gpu_arguments
 from ._layout import Layout, dtypes_of, kind_of, native_name, other_reading
@@ -37,13 +37,16 @@ from .field import Field
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ._layout import Colormap, Kind
+    from ._layout import Kind
     from ._protocol import Memory
     from ._shown import Shown
     from ._status import Camera
 
 SAVE = 'field.save("picture.png") writes the picture'
 NO_DISPLAY = f"there is no display, so no window opens; {BROWSER}"
+
+KEPT = ("size", "norm", "linthresh", "invert", "colorbar", "label", "axes")
+"""What holds until another call says otherwise, though each connection begins without it."""
 
 UNSEEN_SECONDS = 30.0
 """How long a program without a terminal waits at its end for its window to come to the screen."""
@@ -56,6 +59,7 @@ class Showing(Field):
     """What one call of `show` shows: the field of `show`, whose pictures are of another array after the next call."""
 
     __slots__ = ("_field", "_mine", "_shower")
+    _writes_frames = False
 
     def __init__(self, shower: _Shower, field: Field) -> None:
         # All else is the field's.
@@ -128,6 +132,7 @@ class _Seen:
     as_given: dict[str, Source]
     """Its parts, and how they are drawn."""
     parts: dict[str, Source]
+    search: _range.Search
     ends: Callable[[], _range.Ends]
 
     @property
@@ -138,15 +143,19 @@ class _Seen:
         """Return the fit after `last`."""
         if extent is None:
             return _range.fit_of(last, self.layout, self.native, camera, self.ends)
-        if self.layout.kind != "surface":
-            raise TypeError(f'extent is for kind="surface", and this is {self.layout.kind}')
+        if self.layout.kind not in ("surface", "image"):
+            raise TypeError(f"extent is for surfaces and images, and this is {self.layout.kind}")
         return _fit.of_extent(extent, self.layout.sort(self.native))
 
 
 class _Shower:
     """A renderer, and a connection with the layout of what is shown now."""
 
-    def __init__(self, array_gpu: int | None, window: bool, device: int | None = None) -> None:
+    def __init__(self, array_gpu: int | None, window: bool | Literal["notebook"], device: int | None = None) -> None:
+        if isinstance(window, str):
+            if window != "notebook":
+                raise ValueError(f'window must be True, False or "notebook", not {brief(window)}')
+            _libraries.need("anywidget", 'window="notebook"')
         self.window = window
         self.owner = os.getpid()
         self.ended = False
@@ -163,9 +172,12 @@ class _Shower:
         # The addresses of arrays that were shown twice in a row: they may be written while the renderer draws them,
         # so from then on they are copied.
         self.rewritten: set[int] = set()
+        self.kept: dict[str, Any] = {}
+        """What the next array takes over from the connection before."""
         # Only the colours' scale is over the data. Tab brings the rest.
         arguments = ["--grid", GRID, *(["--overlay", "legend"] if window else ["--headless"])]
-        self.renderer = Renderer([*arguments, *gpu_arguments(device, array_gpu)])
+        arguments += gpu_arguments(device, array_gpu)
+        self.renderer = Renderer(arguments, True) if window == "notebook" else Renderer(arguments)
 
     @property
     def usable(self) -> bool:
@@ -191,6 +203,8 @@ class _Shower:
                 if (layout, memory, title) == (field._welcome.layout, self.memory, self.title):
                     return field
                 self.camera = field._fit.to_drawn(field.camera)
+            if field._panel.film is not None:
+                field._panel.film.settle()
             # The renderer stays.
             field._on_close = self.field = None
             field.close()
@@ -200,11 +214,13 @@ class _Shower:
         self.rewritten.clear()
         if last is not None:  # each connection starts with the default camera and size
             field._pictured, field._watched = last._pictured, last._watched
+            field._panel = last._panel
+            field._panel.attach(field._connection)
             if self.camera is not None and last._welcome.layout.view == layout.view:
                 field._fit = last._fit
                 field._set_parameters({"fit": last._fit.message()}, self.camera)
-            if (size := last.parameters.get("size")) not in (None, field.parameters.get("size")):
-                field.parameters["size"] = size
+            now = field.parameters
+            self.kept = {name: last.parameters[name] for name in KEPT if last.parameters.get(name) != now.get(name)}
         return field
 
     def check_device(self, device: int | None) -> None:
@@ -227,11 +243,16 @@ class _Shower:
             _keep_window_open()
             parameters, before = field.parameters, field.parameters._choice
             # What a call says always holds. Each request takes time, so leave out what is so already.
-            changes = {name: value for name, value in settings.items() if value not in (None, parameters.get(name))}
-            if changes:
-                parameters.update(**changes)
-            field._draw_in(prepared.choice, prepared.fit, camera)
+            said = {name: value for name, value in settings.items() if value is not None}
+            wanted = {**self.kept, **_colors.spelled(said, {**parameters, **self.kept})}
+            if "norm" in parameters and (prepared.layout.colours or prepared.layout.more):
+                wanted["norm"] = "linear"
+            if "axes" in parameters and prepared.layout.more:
+                wanted |= {"axes": False, "colorbar": False}
+            changes = {name: value for name, value in wanted.items() if value != parameters.get(name)}
+            field._draw_in(prepared.choice, prepared.fit, camera, changes)
             field._draw_others(prepared.others)
+            self.kept = {}
             _draw(self, field, field._read(prepared.source), prepared.converted, wait)
         except RendererGone as gone:
             over = self.last is not None and self.last._is_over(gone)
@@ -294,13 +315,19 @@ def show(
     edges: Any = None,
     kind: Kind | None = None,
     limits: tuple[float | None, float | None] | Literal["auto"] | None = None,
-    colormap: Colormap | None = None,
+    colormap: Any = None,
+    norm: Literal["linear", "log", "symlog"] | None = None,
+    linthresh: float | None = None,
+    invert: bool | None = None,
+    colorbar: bool | None = None,
+    label: str | None = None,
+    axes: bool | None = None,
     size: float | None = None,
     camera: Camera | Literal["fit"] | None = None,
     extent: tuple[float, float, float, float] | None = None,
     title: str | None = None,
     memory: Literal["auto", "cuda", "host"] = "auto",
-    window: bool | None = None,
+    window: bool | Literal["notebook"] | None = None,
     device: int | None = None,
     wait: bool = True,
 ) -> Showing:
@@ -325,17 +352,26 @@ def show(
     array. Without any they are the array's smallest and largest number, and of colours and meshes 0 to 1 (0 to the
     type's largest number for whole ones). A new kind, shape or type sets them anew, and so does an array whose range is
     10 times away, unless a call, `field.parameters` or the window chose them.
-    `colormap`, `size` (of points and lines, in pixels): as in `field.parameters`.
+    `colormap`: "viridis", "plasma", "magma", "inferno", "cividis", "gray", "turbo", "coolwarm", "RdBu", "twilight", a
+    name or a colour map of matplotlib, or an array (256, 3) of floats from 0 to 1 or uint8. `invert`, or a name that
+    ends in "_r", turns it around.
+    `norm`: "linear", "log" or "symlog", for colours; heights stay linear. "log" needs limits above 0; other numbers
+    have no colour. "symlog" is linear up to `linthresh`, by default a thousandth of the larger limit.
+    `colorbar`: whether `save`, `snapshot` and stills have a colour bar. A window always has. `label`: what it says, for
+    example "pressure / Pa".
+    `axes`: whether there are axes with numbers.
+    `size`: of points and lines, in pixels. Like all of these, it holds until another call or the window changes it.
     `camera`: as in `field.camera`. By default it shows all finite points, or all of a mesh, from above. It stays until
     the limits would change, or the array leaves the view; "fit" fits it to this array.
     `extent`: (x0, x1, y0, y1), where a surface's first and last column and its first and last row lie. Cameras and
-    depths are in these units. Without it, cells are square, and the longer side goes from -1 to 1. It holds for this
-    array and those after it of the same shape.
+    depths are in these units. Without it, cells are square, and the longer side goes from -1 to 1. Of an image it is
+    (left, right, bottom, top), the numbers of its axes. It holds for this array and those after it of the same shape.
     `title`: the window's title; by default the program's name.
     `memory`: "cuda" draws arrays on the GPU in place, or copies them once on the GPU. "host" goes through the CPU's
     memory. "auto" is CUDA if available, otherwise "host". `field.memory` says which.
     `window`: whether to open a window. By default only outside notebooks, and if there is a display. It shows the array
-    and the scale of its colours. Tab shows more, and F1 lists the keys.
+    and the scale of its colours. Tab shows more, and F1 lists the keys. "notebook" opens it in a notebook, where the
+    result as a cell's last line shows it; this needs anywidget.
     `device`: the renderer's GPU, by its CUDA ordinal in this process; by default the first array's. An array on another
     GPU is copied once. If a renderer already runs on another GPU, `show` raises `DeviceMismatch`.
     `wait`: if False, `show` does not wait for a renderer that is busy; the newest array is shown when it can be.
@@ -345,7 +381,6 @@ def show(
     """
     if isinstance(sizes, Real) and size is None:
         sizes, size = None, sizes
-    _check(title, colormap, size, camera)
     given = {"colors": colors, "sizes": sizes, "vectors": vectors, "faces": faces, "edges": edges}
     parts = {name: part for name, part in given.items() if part is not None}
     several = None
@@ -353,20 +388,27 @@ def show(
         own = parts if extent is None else {**parts, "extent": extent}
         several = _things.entries(array, own, {"kind": kind, "limits": limits, "size": size})
         size = next(iter(several.values()))["size"]
+        if norm not in (None, "linear") or colorbar or axes:
+            raise TypeError("norm, colorbar and axes are for one array: show it alone")
     _things.check_columns(columns, several)
+    settings = {"colormap": colormap, "norm": norm, "linthresh": linthresh, "invert": invert, "size": size}
+    settings |= {"colorbar": colorbar, "label": label, "axes": axes}
+    _check(title, settings, camera)
     told = False
+    if _shower is not None and _shower.last is not None:
+        _shower.last._panel.call()
     with _lock:
         while True:
             try:
                 stays = _shower if _shower is not None and _shower.usable and window in (None, _shower.window) else None
                 last = None if stays is None else stays.last
                 if several is None:
-                    prepared = _prepare(array, kind, limits, camera, last, extent, parts)
+                    prepared = _prepare(array, kind, limits, camera, last, extent, (norm, axes), parts)
                 else:
                     prepared = _things.prepare(several, columns, camera, last)
                 shower = _started(prepared.source, window, device) if stays is None else stays
                 shower.check_device(device)
-                return shower.show(prepared, {"colormap": colormap, "size": size}, camera, title, memory, wait)
+                return shower.show(prepared, settings, camera, title, memory, wait)
             except Refused as refused:
                 # What the renderer has refused meanwhile belongs to an earlier array.
                 field = None if _shower is None else _shower.field
@@ -376,7 +418,7 @@ def show(
                 told = True
 
 
-def _started(source: Source, window: bool | None, device: int | None) -> _Shower:
+def _started(source: Source, window: bool | Literal["notebook"] | None, device: int | None) -> _Shower:
     """Start another renderer, instead of the one that is there."""
     global _shower
     if _shower is not None:
@@ -407,16 +449,34 @@ def _prepare(
     camera: Any = None,
     last: Field | None = None,
     extent: Any = None,
+    marked: tuple[str | None, bool | None] = (None, None),
     given: Mapping[str, Any] = _parts.NONE,
 ) -> _Prepared:
-    """Convert an array to one that can be drawn, after what `last` draws, or drew until it was closed."""
+    """Convert an array to one that can be drawn, after what `last` draws, or drew until it was closed.
+
+    `marked`: the norm, and whether there are axes.
+    """
     wish = _limits.wish(limits)
     where, meanwhile = _after(last)
     seen = _see(array, kind, given, None if last is None else last._welcome.layout, meanwhile)
     before = _limits.Choice() if last is None else last.parameters._choice
-    choice = _range.limits_of(before, seen.layout, seen.before_mask, wish, seen.ends)
+    (norm, axes), now = marked, _parts.NONE if last is None else last.parameters
+    norm_before = now.get("norm", "linear")
+    if seen.layout.colours and norm not in (None, "linear"):
+        raise ValueError(f'norm="{norm}" is for values, and each pixel of this image is a colour: leave it out')
+    norm = "linear" if seen.layout.colours else norm or norm_before
+    if norm != norm_before and not before.given:
+        before = replace(before, sort=None)  # the limits are chosen anew
+    above_zero = seen.search.above_zero if norm == "log" else None
+    choice = _range.limits_of(before, seen.layout, seen.before_mask, wish, seen.ends, above_zero)
+    if norm == "log" and min(choice.limits) <= 0:
+        raise ValueError(
+            f'norm="log" needs limits above 0, not {choice.limits}: give limits=(low, high) or "auto", or norm="linear"'
+        )
     fit = seen.fit(_fit.Fit() if last is None else last._fit, extent, camera)
-    return _finished(seen, choice, fit, wish, where)
+    if fit.box is None and seen.layout.has_places and (axes or now.get("axes")):
+        fit = replace(fit, box=seen.ends()[1])
+    return _finished(seen, choice, fit, wish, where, norm)
 
 
 def _after(last: Field | None) -> tuple[tuple[Any, Any], Callable[[], None]]:
@@ -459,18 +519,20 @@ def _see(
 
     if parts and last != layout:
         _parts.check_values(layout, as_given, parts, meanwhile)
-    return _Seen(source, layout, dtype, before_mask, as_given, parts, ends)
+    return _Seen(source, layout, dtype, before_mask, as_given, parts, search, ends)
 
 
-def _finished(seen: _Seen, choice: _limits.Choice, fit: _fit.Fit, wish: Any, where: tuple[Any, Any]) -> _Prepared:
+def _finished(
+    seen: _Seen, choice: _limits.Choice, fit: _fit.Fit, wish: Any, where: tuple[Any, Any], norm: str = "linear"
+) -> _Prepared:
     """Convert an array to one that can be drawn with these limits and this fit."""
     import numpy as np
 
     source, layout, dtype, native, before_mask = seen.source, seen.layout, seen.dtype, seen.native, seen.before_mask
     target = layout.dtype
     converted = f"it is {dtype} and was converted; create it as {target}" if target != dtype else ""
-    choice = choice.drawn_in(_libraries.units_of(choice, fit, layout, native, before_mask))
-    if wish is None and not choice.given:
+    choice = choice.drawn_in(_libraries.units_of(choice, fit, layout, native, before_mask, norm))
+    if wish is None and not choice.given and norm != "log":
         _check_range(layout, seen.ends, before_mask, choice)
     elif layout.colours and layout.shape[2] == 4:
         most = int(np.iinfo(before_mask).max) if _limits.is_whole(before_mask) else 1
@@ -568,7 +630,7 @@ def _before_the_end() -> None:
     field = _shower.field
     try:
         field._connection.pump()
-        if not (_shower.window and field.window):
+        if not (_shower.window is True and field.window):
             if {NO_DISPLAY, NO_WINDOW} & _say.said and not field._pictured:
                 say_once(f"what was shown was not seen: {SAVE}")
             return
@@ -586,11 +648,19 @@ def _before_the_end() -> None:
         pass
 
 
-def _check(title: object, colormap: object, size: object, camera: object) -> None:
+def _check(title: object, settings: dict[str, Any], camera: object) -> None:
     """Refuse arguments of a wrong type before anything changes."""
-    for name, value in (("title", title), ("colormap", colormap)):
+    for name, value in (("title", title), ("label", settings["label"])):
         if not isinstance(value, str | None):
             raise TypeError(f"{name} must be text, not {brief(value)}")
+    for name in ("invert", "colorbar", "axes"):
+        if settings[name] not in (None, True, False):
+            raise TypeError(f"{name} must be True or False, not {brief(settings[name])}")
+    _colors.check_norm(settings["norm"])
+    _colors.spelled({"colormap": settings["colormap"]}, {})
+    if (linthresh := settings["linthresh"]) is not None and _limits.number("linthresh", linthresh) < 0:
+        raise ValueError(f"linthresh must not be below 0, and is {brief(linthresh)}")
+    size = settings["size"]
     if not isinstance(size, Real | None):
         raise TypeError(
             f"size must be one number, the width of all points in pixels, not {brief(size)}; sizes=s has one for each"

@@ -18,6 +18,8 @@ from ._allocations import Allocation, Allocations
 from ._array import Array
 from ._connection import Connection, close_all
 from ._imports import Imports
+from ._interactive import Interactive
+from ._panel import Panel
 from ._parameters import Clock, Parameters
 from ._parts import NONE, check_parts, with_parts
 from ._rings import CudaRing, HostRing, Ring
@@ -75,7 +77,7 @@ def _at_once(method: Method) -> Method:
     return cast("Method", whole)
 
 
-class Field:
+class Field(Interactive):
     """A field that a renderer draws. `show`, `connect` and `launch` return one; close it, or use `with`.
 
     Iterating over it yields frame after frame: the renderer's own memory, of the field's shape and dtype. Use a field
@@ -108,6 +110,9 @@ class Field:
         self._shown: Shown | None = None
         # The sphere that the camera sees. Its fields are in the units of the user.
         self._fit = _fit.Fit()
+        self._panel = Panel()
+        # What was sent of its axes.
+        self._axes: dict[str, Any] = {}
         # How the other arrays of a frame are drawn, and the parameters that were sent for them.
         self._others: tuple[Look, ...] = ()
         # Whether a picture was taken.
@@ -158,6 +163,7 @@ class Field:
         self._imports = None if self._context is None else Imports(self._connection, self._context)
         self._connection.unasked = self._unasked
         self._connection.late = self._late
+        self._panel.connection = self._connection
         self._closed = False
         _open.opened(self)
 
@@ -295,6 +301,7 @@ class Field:
         """
         made = 0
         while count is None or made < count:
+            self._panel.call()
             frame = self._begin()
             yield frame
             if not frame.handed_over:
@@ -304,6 +311,12 @@ class Field:
     @contextlib.contextmanager
     def frame(self) -> Iterator[Frame]:
         """Give one frame to `with`. The end of the block hands it over; an exception gives it up."""
+        self._panel.call()
+        with self._frame() as frame:
+            yield frame
+
+    @contextlib.contextmanager
+    def _frame(self) -> Iterator[Frame]:
         frame = self._begin()
         try:
             yield frame
@@ -364,6 +377,9 @@ class Field:
             for array in self._arrays:
                 array._move_to(frame._stream)
             self._shown_before = shown is not None
+        self._panel.handed += 1
+        if self._panel.film is not None:
+            self._panel.film.add(self)
 
     def _give_up(self, frame: Frame) -> None:
         """Give up a frame that was not handed over. The next one has its number and its slot."""
@@ -408,8 +424,10 @@ class Field:
         `wait=False` always copies, and never waits for the renderer: if that is busy, the array is shown as soon as
         possible, unless you show another before.
         """
+        if not isinstance(array, _source.Source):  # `wavefield.show` has called the functions
+            self._panel.call()
         try:
-            return self._show(array, copy, wait, parts)
+            return self._show(array, copy, wait or self._panel.film is not None, parts)
         except RendererGone as gone:
             if not self._is_over(gone):
                 raise
@@ -433,7 +451,7 @@ class Field:
         if isinstance(place, str):
             if copy is False:
                 raise ValueError(f"the array would be copied: {place}")
-            with self.frame() as frame:
+            with self._frame() as frame:
                 frame.copy_from(source)
                 frame._copy_parts(source)
                 self._finish(frame, True)
@@ -484,7 +502,8 @@ class Field:
             def ends(search: _range.Search = search) -> _range.Ends:
                 return search.ends(self._connection.pump)
 
-            choice = _range.limits_of(last, layout, layout.dtype, None, ends)
+            positive = search.above_zero if self.parameters.get("norm") == "log" else None
+            choice = _range.limits_of(last, layout, layout.dtype, None, ends, positive)
             near = choice.drawn_in(_limits.PLAIN)
             if near.limits != choice.limits:
                 say_once("numbers of more than 4e37 have the colour of an end; wavefield.show(x) scales them")
@@ -493,19 +512,28 @@ class Field:
                 fit = _range.fit_of(fit, layout, layout.dtype, None, ends)
             self._draw_in(near, fit)
 
-    def _draw_in(self, choice: _limits.Choice, fit: _fit.Fit, wish: Camera | str | None = None) -> None:
-        """Draw with these limits and this fit, and move the camera to `wish`, or to a new fit."""
-        self.parameters._apply(choice)
+    def _draw_in(
+        self,
+        choice: _limits.Choice,
+        fit: _fit.Fit,
+        wish: Camera | str | None = None,
+        others: dict[str, Any] | None = None,
+    ) -> None:
+        """Draw with these limits, `others` and this fit, and move the camera to `wish`, or to a new fit."""
+        self.parameters._apply(choice, others)
         camera = fit.to_drawn(wish) if isinstance(wish, _status.Camera) else None
         if camera is None and fit.fresh:
-            first, *others = self._welcome.layout.views
-            camera = _fit.CAMERA if others else _fit.CAMERAS.get(first, _fit.CAMERA)
+            first, *different = self._welcome.layout.views
+            camera = _fit.CAMERA if different else _fit.CAMERAS.get(first, _fit.CAMERA)
             if wish is None and self._fit.sort is not None:  # the user may have turned it
                 camera = replace(self.status().camera, distance=camera.distance, target=camera.target)
         values = {"fit": fit.message()} if fit.message() != self._fit.message() else {}
+        axes = fit.axes(self._welcome.layout) if fit.box or self._axes else {}
+        if "axes" in self.parameters and axes != self._axes:
+            values |= axes
         if values or camera is not None:
             self._set_parameters(values, camera)
-        self._fit = replace(fit, fresh=False)
+        self._fit, self._axes = replace(fit, fresh=False), axes
 
     def _draw_others(self, others: tuple[Look, ...]) -> None:
         """Draw the other arrays of a frame with these limits, sizes and fits."""
@@ -602,13 +630,18 @@ class Field:
             after = self._next - 1
         if after is not None and not 0 <= after < self._next:
             raise ValueError(f"frame {after} was not handed over yet: {self._next} frames were, numbered from 0")
-        if after is not None and not self.window:
+        if after is not None and not self.window and not self._has_marks:
             with contextlib.suppress(PicturesInUse, Refused):  # without room for it, it is drawn again
                 return self._render(("color",), None, None, None, after)[0].to_numpy()
         # A window has a size of its own, which the user changes.
         if after is not None and isinstance(self._ring, CudaRing):
             self._ring.wait_written(self._next - 1)
         return self._screenshot(after)
+
+    @property
+    def _has_marks(self) -> bool:
+        """Return whether something is written over its pictures, other than those for programs."""
+        return bool(self.parameters.get("colorbar") or self.parameters.get("axes"))
 
     def _screenshot(self, after: int | None) -> NDArray[np.uint8]:
         """Ask for the picture on screen, whatever it shows."""
@@ -733,6 +766,8 @@ class Field:
     def _set_parameters(self, values: dict[str, Any], camera: Camera | None = None) -> None:
         """Set parameters, and the camera in the renderer's units."""
         self._check_open()
+        if self._panel.film is not None:
+            self._panel.film.settle()
         view = {} if camera is None else {"camera": camera._message()}
         message, files = self._connection.request({"type": "set", "parameters": values, **view}, "parameters")
         close_all(files)
@@ -747,6 +782,8 @@ class Field:
             self._told(message)
         elif kind == "free":
             self._ring.freed(message)
+        elif self._panel.heard(message, self._welcome.layout):
+            pass
         elif kind == "failed":
             raise Refused("failed", _protocol.text(message, "reason", "the renderer gave no reason"))
         else:

@@ -32,6 +32,14 @@ class Widget(_libraries.need("jupyter_rfb", "wavefield.Widget").RemoteFrameBuffe
     shows what was handed over. `options`: those of `jupyter_rfb.RemoteFrameBuffer`, such as `css_width="800px"`.
     """
 
+    def __new__(cls, field: Field, *arguments: Any, **options: Any) -> Any:
+        """Return the window itself, if the field has it in the notebook."""
+        if getattr(field, "_viewer", None) is None:
+            return super().__new__(cls, field, *arguments, **options)
+        from ._window import Window
+
+        return Window(field, *arguments, **options)
+
     def __init__(self, field: Field, write: Callable[[Frame], object] | None = None, **options: Any) -> None:
         super().__init__(**{"css_width": "640px", "resizable": False, "cursor": "grab", **options})
         if not isinstance(field, Field):

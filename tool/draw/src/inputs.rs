@@ -36,6 +36,7 @@ struct Globals {
     divisors: [f32; 2],
     fit: Vec4,
     parts: [u32; 4],
+    norm: [f32; 4],
     /// Components and type, and two numbers that are not used.
     colors: [u32; 4],
 }
@@ -140,7 +141,7 @@ impl Inputs {
     /// Uploads a colour map. Waits for the queue.
     pub(super) fn set_color_map(&self, queue: &mut Queue, map: ColorMap) -> Result<()> {
         let device = queue.device().clone();
-        let texels = map.texels(COLORS.width as usize);
+        let texels = map.texels();
         let bytes = bytemuck::cast_slice(&texels);
         let staging =
             Buffer::filled(&device, "colour map upload", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
@@ -196,6 +197,7 @@ impl Inputs {
                 at(PartName::Faces).max(at(PartName::Edges)),
                 array.pieces() as u32,
             ],
+            norm: view.look.norm_numbers(view.limits),
             colors: part(PartName::Colors)
                 .map_or([0; 4], |(part, _)| [part.components, code_of(part.number), 0, 0]),
         };

@@ -2,7 +2,8 @@
 //!
 //! - `field` records the draw, from `inputs` (what shaders read), a `pipeline` and a `pass`
 //! - `raster` does the same by compute shaders
-//! - `camera`, `view`, `color_map`: the picture's appearance; `mesh`: the triangles of a grid
+//! - `camera`, `view`, `color_map`, `look`: the picture's appearance; `mesh`: the triangles of a grid
+//! - `marks`: the colour bar and the axes
 //! - `pick`: what lies under the pointer; `things`: several arrays in one picture
 //! - `offscreen`: a picture without a window; `painter`: the overlay
 //! - `views`: pictures of many views at once, for other programs
@@ -13,6 +14,8 @@ mod camera;
 mod color_map;
 mod field;
 mod inputs;
+mod look;
+mod marks;
 mod mesh;
 mod offscreen;
 mod painter;
@@ -27,12 +30,14 @@ mod views;
 pub use camera::Camera;
 pub use color_map::ColorMap;
 pub use field::{FieldRenderer, FieldRendererDesc, Output, Slices};
+pub use look::{Label, Look, Norm};
+pub use marks::{Ink, Marks, number, values_of};
 pub use mesh::{TILE, tile_count, tile_indices};
 pub use offscreen::OffscreenTarget;
 pub use painter::{Painter, Painting};
 pub use pass::{Picture, Raster, Samples, Style};
 pub use pick::{PICK_SIDE, Pick};
-pub use things::{Drawing, Look};
+pub use things::{ArrayLook, Drawing};
 pub use view::{FieldView, Fit, Placement, has_color_map};
 pub use views::{MAX_VIEWS, PictureKind, PicturePlace, Views, Wanted};
 

@@ -248,7 +248,7 @@ fn four_colours_lie_where_they_belong_whatever_their_type() {
 #[test]
 fn one_number_is_shown_by_the_colour_map() {
     let mut bench = Bench::new();
-    let texels = ColorMap::default().texels(256);
+    let texels = ColorMap::default().texels();
     let (first, middle, last) = (texels[0], texels[127], texels[255]);
     let colours = |drawn: &Drawn| [drawn.at(2, 5), drawn.at(7, 5), drawn.at(12, 5), drawn.at(17, 5)];
     let shape = &[1, 4][..];
@@ -351,7 +351,7 @@ fn points_are_round_dots_of_their_size_where_they_belong() {
     let mut bench = Bench::new();
     let size = (200, 150);
     let nothing = bench.nothing(size);
-    let texels = ColorMap::default().texels(256);
+    let texels = ColorMap::default().texels();
     let (nan, infinite) = (f32::NAN, f32::INFINITY);
     let places = [
         [0.0f32, 0.0, 0.0],

@@ -7,7 +7,7 @@ use ash::vk;
 
 use super::pipeline::Pipeline;
 use super::raster::{Passes, Work};
-use super::{Camera, FieldView, Fit, Style};
+use super::{FieldView, Fit, Style};
 use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::contents::things::Things;
 
@@ -42,12 +42,12 @@ impl Drawing {
     }
 
     /// Returns how the arrays behind the first look.
-    pub fn looks(&self) -> Vec<Look> {
+    pub fn looks(&self) -> Vec<ArrayLook> {
         self.others.looks()
     }
 
     /// Changes how they look, from the next [`FieldRenderer::set_view`] on, also in clones.
-    pub fn set_looks(&self, looks: &[Look]) {
+    pub fn set_looks(&self, looks: &[ArrayLook]) {
         self.others.set_looks(looks);
     }
 
@@ -66,21 +66,22 @@ impl Drawing {
 
 /// What a [`FieldView`] says of an array, without the camera, which all arrays of a slot share.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Look {
+pub struct ArrayLook {
     pub limits: [f32; 2],
     pub size: f32,
     pub fit: Fit,
 }
 
-impl Look {
+impl ArrayLook {
     fn of(array: &DrawnArray) -> Self {
         let FieldView { limits, size, fit, .. } = FieldView::of(array);
         Self { limits, size, fit }
     }
 
-    fn seen_from(self, camera: Camera) -> FieldView {
+    /// Returns the view of an array, with the rest of the first array's.
+    fn beside(self, first: &FieldView) -> FieldView {
         let Self { limits, size, fit } = self;
-        FieldView { camera, limits, size, fit, units: [0.0, 1.0] }
+        FieldView { limits, size, fit, units: [0.0, 1.0], ..*first }
     }
 }
 
@@ -88,7 +89,7 @@ pub(super) struct Thing {
     pub(super) array: DrawnArray,
     /// Where it begins in the slot, in bytes.
     pub(super) offset: u64,
-    look: Cell<Look>,
+    look: Cell<ArrayLook>,
 }
 
 /// The arrays behind the first. Clones share how these look.
@@ -101,7 +102,7 @@ pub(super) struct Others {
 impl From<&Things> for Others {
     fn from(things: &Things) -> Self {
         let thing = |&(array, offset): &(DrawnArray, u64)| {
-            let look = Cell::new(Look::of(&array));
+            let look = Cell::new(ArrayLook::of(&array));
             Thing { array, offset, look }
         };
         Self { things: things.more.iter().map(thing).collect(), columns: things.columns }
@@ -113,11 +114,11 @@ impl Others {
         self.things.is_empty()
     }
 
-    pub(super) fn looks(&self) -> Vec<Look> {
+    pub(super) fn looks(&self) -> Vec<ArrayLook> {
         self.things.iter().map(|thing| thing.look.get()).collect()
     }
 
-    pub(super) fn set_looks(&self, looks: &[Look]) {
+    pub(super) fn set_looks(&self, looks: &[ArrayLook]) {
         for (thing, &look) in self.things.iter().zip(looks) {
             thing.look.set(look);
         }
@@ -135,7 +136,7 @@ impl Others {
         first: (&'a DrawnArray, &FieldView),
     ) -> (&'a DrawnArray, FieldView) {
         match number.checked_sub(1).and_then(|number| self.things.get(number)) {
-            Some(thing) => (&thing.array, thing.look.get().seen_from(first.1.camera)),
+            Some(thing) => (&thing.array, thing.look.get().beside(first.1)),
             None => (first.0, *first.1),
         }
     }

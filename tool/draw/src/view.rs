@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::Camera;
+use super::{Camera, Look};
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
 use wavefield_handoff::contents::parts::PartName;
 use wavefield_handoff::contents::scene::Scene;
@@ -18,6 +18,7 @@ pub struct FieldView {
     pub fit: Fit,
     /// Labels show the first of these plus the second times the number that is drawn.
     pub units: [f64; 2],
+    pub look: Look,
 }
 
 /// The sphere that the view is for, in the array's units. Points and meshes are drawn as if it were the unit
@@ -64,6 +65,7 @@ impl FieldView {
             size: 3.0,
             fit: Fit::default(),
             units: [0.0, 1.0],
+            look: Look::default(),
         }
     }
 

@@ -210,7 +210,7 @@ fn fragment_main(point: Point) -> @location(0) vec4f {
     if is_plot() {
         return vec4f(PLOT, 1.0);
     }
-    return vec4f(palette_colour(limited(mix(value_of(points.x), value_of(points.y), seen.share))), 1.0);
+    return vec4f(palette_colour(coloured(mix(value_of(points.x), value_of(points.y), seen.share))), 1.0);
 }
 
 @fragment

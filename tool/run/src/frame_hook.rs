@@ -3,7 +3,7 @@
 use ash::vk;
 use serde::{Deserialize, Serialize};
 
-use super::{Choice, Config, Engine};
+use super::{Choice, ClientPanel, Config, Engine};
 use wavefield_draw::ColorMap;
 use wavefield_gpu::{Error, Result};
 
@@ -12,12 +12,15 @@ pub struct Parameters {
     /// Seconds of animation per second of real time.
     pub speed: f64,
     pub colormap: ColorMap,
+    /// The client's own colour map, if it has one. The user can come back to it.
+    #[serde(skip)]
+    pub own: Option<ColorMap>,
     pub paused: bool,
 }
 
 impl Parameters {
     pub fn new(config: &Config) -> Self {
-        Self { speed: config.speed, colormap: config.color_map, paused: false }
+        Self { speed: config.speed, colormap: config.color_map, own: None, paused: false }
     }
 }
 
@@ -46,6 +49,9 @@ pub trait FrameHook {
 
     fn shown_client(&self) -> Option<&str>;
 
+    /// Returns the panel of the client whose array is shown.
+    fn panel(&mut self) -> Option<&mut ClientPanel>;
+
     /// Returns whether a client's frame is ready that was never drawn.
     fn has_new(&self) -> bool;
 
@@ -58,7 +64,8 @@ pub trait FrameHook {
     fn wants_picture(&self) -> bool;
 
     /// Sends the picture asked for by [`FrameHook::wants_picture`]: sRGB RGBA, four bytes per pixel.
-    fn send_picture(&mut self, extent: vk::Extent2D, pixels: Result<Vec<u8>>);
+    /// The hook adds the marks that a saved picture has.
+    fn send_picture(&mut self, engine: &Engine, extent: vk::Extent2D, pixels: Result<Vec<u8>>);
 
     /// Admits no more clients: the run is over, and the process may be killed at any time.
     fn shut(&mut self);

@@ -14,6 +14,7 @@
 
 #[cfg(target_os = "linux")]
 pub mod child_process;
+mod client_panel;
 mod config;
 mod engine;
 mod frame_hook;
@@ -31,6 +32,7 @@ pub mod watch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use client_panel::{ClientPanel, Control, PanelEntry, PanelEvent, PanelValue, PanelWish};
 pub use config::{Config, DIAGNOSIS, HOW, OUTPUT, RISK, WHAT};
 #[cfg(target_os = "linux")]
 pub use engine::ParkedProducer;

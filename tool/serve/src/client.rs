@@ -16,12 +16,12 @@ use super::memory::ClientMemory;
 use super::protocol::{
     ClientParameters, ErrorCode, FromServer, MAX_MESSAGE, MemoryKind, Render, Request, Tagged, short,
 };
-use super::requests::Import;
+use super::requests::{Import, MAX_UNREAD};
 use super::session::{Fault, Session, Terms, Validated, is_heavy};
 use super::socket::{Connection, Received};
 use wavefield_draw::{Camera, Drawing};
 use wavefield_gpu::{Result, note};
-use wavefield_run::Config;
+use wavefield_run::{ClientPanel, Config};
 
 /// How long a client's ready frames may still be shown after its `bye`.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -50,6 +50,7 @@ pub(super) struct Client {
     /// The camera that the client requested before the engine had its ring. `None` means the default camera.
     pub(super) camera: Option<Camera>,
     pub(super) told: ClientParameters,
+    pub(super) panel: ClientPanel,
     pub(super) last_new: Instant,
     /// When the shown frame was first drawn, in nanoseconds of `CLOCK_MONOTONIC`, which all processes share.
     pub(super) shown_at: Option<u64>,
@@ -115,6 +116,7 @@ impl Client {
             drawing,
             camera: None,
             told: parameters,
+            panel: ClientPanel::default(),
             last_new: Instant::now(),
             shown_at: None,
             import: None,
@@ -160,7 +162,16 @@ impl Client {
     /// Sends the parameters, in answer to `request_id` if there is one.
     pub(super) fn send_parameters(&mut self, request_id: Option<u64>, parameters: ClientParameters) {
         self.told = parameters;
-        self.answer(request_id, &FromServer::Parameters { parameters }, &[]);
+        self.answer(request_id, &FromServer::Parameters { parameters: Box::new(parameters) }, &[]);
+    }
+
+    /// Sends what the user did in the panel, unless the client has not read what was sent before.
+    pub(super) fn send_events(&mut self) {
+        if self.connection.unread() <= MAX_UNREAD {
+            for event in self.panel.take_events() {
+                self.answer(None, &FromServer::Event(event), &[]);
+            }
+        }
     }
 
     /// Reads the counters. Call this before reading messages: a message that was sent before `ready` was

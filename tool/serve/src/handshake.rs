@@ -39,8 +39,8 @@ pub(super) fn welcome(
         largest_allocation: info.largest_buffer.0,
         offset_alignment: engine.device().info().storage_alignment.max(size_of::<Vertex>() as u64),
     };
-    let FieldView { limits, size, fit, units, .. } = FieldView::of(&array);
-    let parameters = ClientParameters { field: parameters, limits, size, fit, units };
+    let FieldView { limits, size, fit, units, look, .. } = FieldView::of(&array);
+    let parameters = ClientParameters { field: parameters, limits, size, fit, units, look };
     let made = match too_large(array, info.largest_buffer, &info.name) {
         Some(reason) => Err((RefusedCode::Array, reason)),
         None => prepare(engine, setup, (terms, &things), parameters, &connection)

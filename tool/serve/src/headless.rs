@@ -95,7 +95,10 @@ fn draw(
         if hook.wants_picture() {
             // Drain the queue first: draining has a timeout, and reading back has none.
             match run.engine().work.drain() {
-                Ok(()) => hook.send_picture(config.size, run.pixels()),
+                Ok(()) => {
+                    let pixels = run.pixels();
+                    hook.send_picture(run.engine(), config.size, pixels);
+                }
                 Err(error) => hook.rescue(run.engine(), error)?,
             }
         }

@@ -7,6 +7,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Number, Value};
 use wavefield_draw::{Camera, PictureKind};
+use wavefield_run::{PanelEvent, PanelWish};
 
 pub use super::array_description::{ArrayDescription, described};
 pub use super::settings::{CameraPlace, ClientParameters, SettingsChange};
@@ -53,6 +54,7 @@ pub enum FromClient {
         #[serde(default, deserialize_with = "object", skip_serializing_if = "Option::is_none")]
         camera: Option<CameraPlace>,
     },
+    Panel(PanelWish),
     Status,
     Bye,
 }
@@ -149,13 +151,16 @@ pub enum FromServer {
         frame: Option<u64>,
     },
     Parameters {
-        parameters: ClientParameters,
+        parameters: Box<ClientParameters>,
     },
+    Panel,
     State(RendererState),
     Error {
         code: ErrorCode,
         reason: String,
     },
+    #[serde(untagged)]
+    Event(PanelEvent),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -323,6 +328,7 @@ impl FromClient {
             Self::Timeline => "timeline",
             Self::Render(_) => "render",
             Self::Set { .. } => "set",
+            Self::Panel(_) => "panel",
             Self::Status => "status",
             Self::Bye => "bye",
         }
@@ -433,8 +439,8 @@ mod tests {
         let text = |message: &FromServer, request_id| {
             String::from_utf8(encode(&Tagged { message, request_id })).unwrap()
         };
-        let told = |request_id| text(&FromServer::Parameters { parameters: now }, request_id);
-        let start = r#"{"type":"parameters","parameters":{"speed":1.0,"colormap":"viridis","paused":false,"limits":[0.0,1.0],"size":3.0,"fit":{"center":[0.0,0.0,0.0],"radius":1.0}}"#;
+        let told = |request_id| text(&FromServer::Parameters { parameters: Box::new(now) }, request_id);
+        let start = r#"{"type":"parameters","parameters":{"speed":1.0,"colormap":"viridis","paused":false,"limits":[0.0,1.0],"size":3.0,"fit":{"center":[0.0,0.0,0.0],"radius":1.0},"norm":"linear","linthresh":0.0,"invert":false,"colorbar":false,"label":"","axes":false}"#;
         assert_eq!(told(None), format!("{start}}}"));
         assert_eq!(told(Some(9)), format!(r#"{start},"request_id":9}}"#));
         let failed = FromServer::Failed { request: "set".into(), reason: "x".into() };

@@ -17,8 +17,8 @@ use wavefield_gpu::{Error, Result, note, threads::Job};
 use wavefield_handoff::producer::SLOT_USAGE;
 use wavefield_run::{Engine, Parameters, child_process::ImportTrial};
 
-/// A client with more unread bytes gets no picture yet. The kernel counts about 800 bytes per message.
-const MAX_UNREAD: u64 = 32 << 10;
+/// A client with more unread bytes gets no picture and no events yet. The kernel counts about 800 bytes per message.
+pub(super) const MAX_UNREAD: u64 = 32 << 10;
 
 /// A descriptor from a client, and the size in bytes that the client claims for it.
 type ImportChunk = (ClientFd, u64);
@@ -78,6 +78,10 @@ impl RequestHandler<'_> {
             Ok(FromClient::Set { parameters, camera }) => {
                 let camera = camera.and_then(|place| place.camera().ok());
                 self.set(request, &parameters, camera)?;
+            }
+            Ok(FromClient::Panel(wish)) => {
+                self.client.panel.set(wish);
+                self.client.answer(request.id, &FromServer::Panel, &[]);
             }
             Ok(FromClient::Status) => {
                 let state = self.state();

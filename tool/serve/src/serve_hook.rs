@@ -18,8 +18,9 @@ use super::stamps::Stamps;
 use super::statistics::ServeReport;
 use super::stuck_draw::StuckDraw;
 use super::{ServeOptions, ServeSetup, frame_time};
+use wavefield_draw::Ink;
 use wavefield_gpu::{Error, Result, note, report::Failures};
-use wavefield_run::{Choice, Config, Engine, FrameHook, Parameters, ParkedProducer};
+use wavefield_run::{Choice, ClientPanel, Config, Engine, FrameHook, Parameters, ParkedProducer};
 
 const MESSAGES_A_FRAME: usize = 64;
 /// If nothing is drawn for this long, messages stop waiting for a draw. They still wait for a pending
@@ -42,6 +43,8 @@ pub(crate) struct ServeHook {
     /// Set while the GPU still draws what a dropped client wrote. Nothing else is drawn meanwhile.
     stuck: Option<StuckDraw>,
     stamps: Stamps,
+    /// Draws the marks on clients' pictures, once one has any.
+    ink: Option<Ink>,
     report: ServeReport,
     last_draw: Instant,
     /// Width and height of the last picture that was drawn to be seen; 0 before the first.
@@ -68,6 +71,7 @@ impl ServeHook {
             ring_of: String::new(),
             stuck: None,
             stamps: Stamps::default(),
+            ink: None,
             report: ServeReport::new(),
             last_draw: Instant::now(),
             picture: [0; 2],
@@ -106,11 +110,12 @@ impl ServeHook {
             if self.own.is_some() {
                 // The user changes these in the panel.
                 let view = &engine.drawer.view;
-                (now.limits, now.size) = (view.limits, view.size);
+                (now.limits, now.size, now.look) = (view.limits, view.size, view.look);
             }
             if client.told != now {
                 client.send_parameters(None, now);
             }
+            client.send_events();
             if client.ended.is_some() {
                 self.dismiss(engine);
                 self.restore(engine)?;
@@ -325,6 +330,11 @@ impl FrameHook for ServeHook {
         self.has_ring().then_some(name)
     }
 
+    fn panel(&mut self) -> Option<&mut ClientPanel> {
+        let has_ring = self.has_ring();
+        self.client.as_mut().filter(|_| has_ring).map(|client| &mut client.panel)
+    }
+
     fn has_new(&self) -> bool {
         self.client.as_ref().is_some_and(|client| client.shared.borrow().session.ledger.has_next())
     }
@@ -341,9 +351,15 @@ impl FrameHook for ServeHook {
         self.client.as_ref().is_some_and(|client| takes_picture(client, self.has_ring()))
     }
 
-    fn send_picture(&mut self, extent: vk::Extent2D, pixels: Result<Vec<u8>>) {
+    fn send_picture(&mut self, engine: &Engine, extent: vk::Extent2D, mut pixels: Result<Vec<u8>>) {
         let draws = self.has_ring();
         if let Some(client) = &mut self.client {
+            let marks = engine.drawer.marks(client.told.field.colormap);
+            if let Ok(pixels) = &mut pixels
+                && marks.are_saved()
+            {
+                self.ink.get_or_insert_default().draw(&marks, extent, pixels);
+            }
             send_picture(client, draws, extent, pixels);
         }
     }

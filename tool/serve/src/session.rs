@@ -159,6 +159,7 @@ impl Session {
                 camera.as_ref().map_or(Ok(()), |camera| camera.camera().map(drop))
             }
             FromClient::Render(render) => self.may_render(render),
+            FromClient::Panel(wish) => wish.check(),
             FromClient::Timeline | FromClient::Snapshot { .. } | FromClient::Status | FromClient::Bye => {
                 Ok(())
             }

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::protocol::short;
-use wavefield_draw::{Camera, ColorMap, FieldView, Fit, Look};
+use wavefield_draw::{ArrayLook, Camera, ColorMap, FieldView, Fit, Label, Look, Norm};
 use wavefield_gpu::report::word;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,6 +17,8 @@ pub struct ClientParameters {
     pub fit: Fit,
     #[serde(default = "plain", skip_serializing_if = "is_plain")]
     pub units: [f64; 2],
+    #[serde(flatten)]
+    pub look: Look,
 }
 
 /// The units of numbers that are drawn as they are.
@@ -30,8 +32,8 @@ fn is_plain(units: &[f64; 2]) -> bool {
 
 impl ClientParameters {
     pub fn apply(&self, view: &mut FieldView) {
-        let &Self { limits, size, fit, units, .. } = self;
-        *view = FieldView { camera: view.camera, limits, size, fit, units };
+        let &Self { limits, size, fit, units, look, .. } = self;
+        *view = FieldView { camera: view.camera, limits, size, fit, units, look };
     }
 }
 
@@ -44,8 +46,64 @@ pub struct SettingsChange {
     pub size: Option<f64>,
     pub fit: Option<FitChange>,
     pub units: Option<[f64; 2]>,
+    #[serde(flatten)]
+    pub look: Box<LookChange>,
     /// Of the arrays behind the first. They have `limits`, `size` and `fit`.
     pub more: Option<Vec<SettingsChange>>,
+}
+
+/// A [`Look`] as a client sends it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LookChange {
+    pub norm: Option<String>,
+    pub linthresh: Option<f64>,
+    pub invert: Option<bool>,
+    pub colorbar: Option<bool>,
+    pub label: Option<String>,
+    pub axes: Option<bool>,
+    pub extent: Option<[[f64; 2]; 3]>,
+    #[serde(rename = "box")]
+    pub corners: Option<[[f64; 2]; 3]>,
+}
+
+impl LookChange {
+    fn apply(&self, mut look: Look) -> Result<Look, String> {
+        if let Some(name) = &self.norm {
+            look.norm = Norm::from_str(name, false).map_err(|_| {
+                format!("there is no norm `{}`; there are linear, log and symlog", short(name, 40))
+            })?;
+        }
+        if let Some(linthresh) = self.linthresh {
+            look.linthresh = linthresh as f32;
+            if !(linthresh == 0.0 || linthresh > 0.0 && look.linthresh.is_normal()) {
+                return Err(format!("linthresh {linthresh} is neither 0 nor a 32-bit float above it"));
+            }
+        }
+        if let Some(label) = &self.label {
+            look.label = Label::new(label)?;
+        }
+        if let Some(extent) = self.extent {
+            // Ticks need digits between the ends.
+            let is_span = |[low, high]: &[f64; 2]| {
+                (high - low).is_finite() && (high - low).abs() > 1e-12 * low.abs().max(high.abs())
+            };
+            if !extent.iter().all(is_span) {
+                return Err(format!("extent {extent:?}: each pair must be two finite numbers that differ"));
+            }
+            look.extent = Some(extent);
+        }
+        if let Some(corners) = self.corners {
+            let corners = corners.map(|ends| ends.map(|end| end as f32));
+            if !corners.iter().flatten().all(|end| end.is_finite()) {
+                return Err(format!("box {corners:?} has a number that is no finite 32-bit float"));
+            }
+            look.corners = Some(corners);
+        }
+        look.invert = self.invert.unwrap_or(look.invert);
+        look.colorbar = self.colorbar.unwrap_or(look.colorbar);
+        look.axes = self.axes.unwrap_or(look.axes);
+        Ok(look)
+    }
 }
 
 /// A [`Fit`] as a client sends it: a number that 32-bit floats do not hold must not end the connection.
@@ -66,10 +124,17 @@ impl SettingsChange {
             parameters.field.speed = speed;
         }
         if let Some(name) = &self.colormap {
-            parameters.field.colormap = ColorMap::from_str(name, false).map_err(|_| {
+            parameters.field.colormap = ColorMap::parse(name).ok_or_else(|| {
                 let known = ColorMap::value_variants().iter().map(|&map| word(map)).collect::<Vec<_>>();
-                format!("there is no colour map `{}`; there are {}", short(name, 40), known.join(", "))
+                format!(
+                    "there is no colour map `{}`; there are {}, and # with 256 times 6 hexadecimal digits",
+                    short(name, 40),
+                    known.join(", ")
+                )
             })?;
+            if let ColorMap::Own(_) = parameters.field.colormap {
+                parameters.field.own = Some(parameters.field.colormap);
+            }
         }
         if let Some([low, high]) = self.limits {
             let limits = [low as f32, high as f32];
@@ -84,6 +149,10 @@ impl SettingsChange {
                 ));
             }
             parameters.limits = limits;
+        }
+        parameters.look = self.look.apply(parameters.look)?;
+        if parameters.look.norm != Norm::Linear {
+            parameters.look.check(parameters.limits)?;
         }
         if let Some(size) = self.size {
             if !(1.0..=64.0).contains(&size) {
@@ -107,7 +176,7 @@ impl SettingsChange {
     }
 
     /// Returns how the arrays behind the first look after this change.
-    pub fn looks(&self, mut looks: Vec<Look>, now: ClientParameters) -> Result<Vec<Look>, String> {
+    pub fn looks(&self, mut looks: Vec<ArrayLook>, now: ClientParameters) -> Result<Vec<ArrayLook>, String> {
         let more = self.more.as_deref().unwrap_or_default();
         if more.len() > looks.len() {
             return Err(format!("`more` has {} entries for {} arrays", more.len(), looks.len()));
@@ -118,7 +187,7 @@ impl SettingsChange {
             let ClientParameters { limits, size, fit, .. } = change
                 .apply(ClientParameters { limits: look.limits, size: look.size, fit: look.fit, ..now })
                 .map_err(|error| format!("`more` {number}: {error}"))?;
-            *look = Look { limits, size, fit };
+            *look = ArrayLook { limits, size, fit };
         }
         Ok(looks)
     }
@@ -196,7 +265,7 @@ mod tests {
         let units = wish(r#"{"units": [1700000000, -1e-60]}"#).unwrap();
         assert_eq!(units.units, [1.7e9, -1e-60]);
         let text = serde_json::to_string(&units).unwrap();
-        assert!(text.ends_with(r#""units":[1700000000.0,-1e-60]}"#), "{text}");
+        assert!(text.contains(r#""units":[1700000000.0,-1e-60],"#), "{text}");
         assert_eq!(serde_json::from_str::<ClientParameters>(&text).unwrap(), units);
         let text = serde_json::to_string(&now).unwrap();
         assert!(!text.contains("units"), "a client that never set them knows none: {text}");
@@ -227,13 +296,13 @@ mod tests {
 
     #[test]
     fn the_arrays_behind_the_first_have_some_of_these() {
-        let look = Look { limits: [0.0, 1.0], size: 3.0, fit: Fit::default() };
+        let look = ArrayLook { limits: [0.0, 1.0], size: 3.0, fit: Fit::default() };
         let wish = |text: &str| {
             let change = serde_json::from_str::<SettingsChange>(text).unwrap();
             change.looks(vec![look; 2], some_parameters())
         };
         assert_eq!(wish("{}"), Ok(vec![look; 2]));
-        let second = Look { limits: [2.0, -2.0], fit: Fit { radius: 9.0, ..Fit::default() }, ..look };
+        let second = ArrayLook { limits: [2.0, -2.0], fit: Fit { radius: 9.0, ..Fit::default() }, ..look };
         let text =
             r#"{"more": [{}, {"limits": [2, -2], "fit": {"center": [0, 0, 0], "radius": 9}, "speed": 1e9}]}"#;
         assert_eq!(wish(text), Ok(vec![look, second]));

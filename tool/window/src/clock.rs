@@ -52,7 +52,8 @@ mod tests {
 
     #[test]
     fn the_field_stands_still_in_a_pause_and_does_not_jump_after_a_rest() {
-        let mut parameters = Parameters { speed: 2.0, colormap: Default::default(), paused: false };
+        let mut parameters =
+            Parameters { speed: 2.0, colormap: Default::default(), own: None, paused: false };
         let (mut clock, start) = (FieldClock::default(), Instant::now());
         let mut frame = |seconds, parameters: &_, rest| {
             if rest {
@@ -73,7 +74,7 @@ mod tests {
     /// A wrong step would fill frames ahead for times at which no frame is drawn.
     #[test]
     fn one_late_frame_does_not_change_the_step() {
-        let parameters = Parameters { speed: 1.0, colormap: Default::default(), paused: false };
+        let parameters = Parameters { speed: 1.0, colormap: Default::default(), own: None, paused: false };
         let (mut clock, start) = (FieldClock::default(), Instant::now());
         let mut at = 0;
         for frame in 0..40 {
@@ -86,7 +87,8 @@ mod tests {
 
     #[test]
     fn a_single_step_is_for_a_pause() {
-        let mut parameters = Parameters { speed: 2.0, colormap: Default::default(), paused: false };
+        let mut parameters =
+            Parameters { speed: 2.0, colormap: Default::default(), own: None, paused: false };
         let mut clock = FieldClock::default();
         clock.step(&parameters);
         assert_eq!(clock.moment.time, 0.0);

@@ -9,11 +9,16 @@ pub(super) struct Controls {
     pub(super) rotating: bool,
     dragging: Option<PointerButton>,
     pointer: Option<Pos2>,
+    /// Where the left button was pressed, until the pointer has moved too far for a click.
+    pressed: Option<Pos2>,
 }
+
+/// How far the pointer may move between the press and the release of a click, in points.
+const STILL: f32 = 4.0;
 
 impl Controls {
     pub(super) fn new(config: &Config) -> Self {
-        Self { first: config.camera(), rotating: false, dragging: None, pointer: None }
+        Self { first: config.camera(), rotating: false, dragging: None, pointer: None, pressed: None }
     }
 
     /// Sets `first`, the initial camera of another scene, and moves `camera` there unless the user has moved
@@ -23,6 +28,22 @@ impl Controls {
             *camera = first;
         }
         self.first = first;
+    }
+
+    /// Returns where a click with the left button ends with this event. Call this after [`Controls::handle`].
+    pub(super) fn clicked(&mut self, event: &Event) -> Option<Pos2> {
+        match *event {
+            Event::PointerButton { pos, button, pressed, .. } => {
+                let began = self.pressed.take();
+                self.pressed = Some(pos).filter(|_| pressed && button == PointerButton::Primary);
+                began.filter(|began| !pressed && began.distance(pos) <= STILL).map(|_| pos)
+            }
+            Event::PointerMoved(at) => {
+                self.pressed.take_if(|began| began.distance(at) > STILL);
+                None
+            }
+            _ => None,
+        }
     }
 
     /// Handles the mouse and touches. `height` is the picture's height in pixels; `scale` is in pixels per
@@ -110,6 +131,27 @@ mod tests {
             );
             assert_eq!((camera.azimuth, camera.elevation), (0.0, 0.0));
         }
+    }
+
+    #[test]
+    fn a_drag_is_no_click() {
+        let mut controls = Controls::new(&Config::default());
+        let at = |x| pos2(x, 50.0);
+        let button = |x, button, pressed| {
+            let modifiers = Modifiers::NONE;
+            Event::PointerButton { pos: at(x), button, pressed, modifiers }
+        };
+        let left = |x, pressed| button(x, PointerButton::Primary, pressed);
+        let right = |pressed| button(0.0, PointerButton::Secondary, pressed);
+        let mut clicks = |events: &[Event]| -> Vec<_> {
+            events.iter().filter_map(|event| controls.clicked(event)).collect()
+        };
+        assert_eq!(clicks(&[left(0.0, true), Event::PointerMoved(at(3.0)), left(3.0, false)]), [at(3.0)]);
+        let drag =
+            [left(0.0, true), Event::PointerMoved(at(9.0)), Event::PointerMoved(at(0.0)), left(0.0, false)];
+        assert_eq!(clicks(&drag), []);
+        assert_eq!(clicks(&[right(true), right(false), left(0.0, false)]), []);
+        assert_eq!(clicks(&[left(0.0, true), left(90.0, false)]), [], "no move in between");
     }
 
     #[test]

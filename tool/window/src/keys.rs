@@ -55,6 +55,20 @@ impl Action {
     }
 }
 
+/// Returns the name of a key for a client: "a", "7", "+", "left", "space", "f1". Modifiers have none.
+pub(super) fn name(key: Key) -> Option<String> {
+    let name = match key {
+        Key::ShiftLeft | Key::ShiftRight | Key::ControlLeft | Key::ControlRight => return None,
+        Key::AltLeft | Key::AltRight | Key::SuperLeft | Key::SuperRight => return None,
+        Key::ArrowDown | Key::ArrowLeft | Key::ArrowRight | Key::ArrowUp => key.name(),
+        // egui's symbol is U+2212.
+        Key::Minus => "-",
+        Key::Quote => "'",
+        _ => key.symbol_or_name(),
+    };
+    Some(name.to_lowercase())
+}
+
 /// What the list of keys depends on.
 #[derive(Clone, Copy)]
 pub(super) struct Shown {
@@ -106,6 +120,15 @@ mod tests {
         assert_eq!(keys(image)[2..], ["S", "V", "R", "F", "Tab", "F1", "Escape", "Q"]);
         let on_page = help(|action| action != Action::Leave, image);
         assert!(!on_page.iter().any(|(key, _)| *key == "Q") && on_page.last().unwrap().0 == "S, V, F");
+    }
+
+    #[test]
+    fn a_client_knows_keys_by_the_names_of_matplotlib() {
+        let names =
+            [Key::A, Key::Num7, Key::Minus, Key::Quote, Key::Period, Key::ArrowLeft, Key::Space, Key::F1];
+        let names = names.map(|key| name(key).unwrap());
+        assert_eq!(names, ["a", "7", "-", "'", ".", "left", "space", "f1"]);
+        assert_eq!(name(Key::ShiftLeft), None);
     }
 
     #[test]

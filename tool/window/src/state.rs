@@ -56,7 +56,8 @@ struct Pace {
     /// When the picture last changed, and the number of the next frame at that time. See
     /// [`WindowState::is_still`].
     changed: (Instant, u64),
-    seen: Option<(FieldView, Parameters)>,
+    /// The last number is the revision of the client's panel.
+    seen: Option<(FieldView, Parameters, u64)>,
 }
 
 impl<S: Screen> WindowState<S> {
@@ -207,7 +208,8 @@ impl<S: Screen> WindowState<S> {
     /// Returns whether a client's frames are shown and nothing has changed for [`STILL`].
     fn is_still(&mut self) -> bool {
         let (now, next) = (Instant::now(), self.run.engine.next_frame());
-        let seen = Some((self.run.engine.drawer.view, self.run.parameters));
+        let panel = self.run.panel().map_or(0, |panel| panel.revision);
+        let seen = Some((self.run.engine.drawer.view, self.run.parameters, panel));
         let is_moving = self.run.hook.as_ref().is_none_or(|hook| !hook.is_still());
         let is_busy = is_moving || self.pictures.film.is_some() || self.overlay.has_notice();
         if is_busy || self.pace.seen != seen {

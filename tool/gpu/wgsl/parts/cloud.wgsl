@@ -10,7 +10,7 @@ fn dot_at(number: u32) -> Dot {
     }
     let is_drawn = is_seen(number) && !is_nan(size) && size > 0.0;
     let clip = select(vec4f(0.0), globals.view_projection * vec4f(fitted(place_of(number)), 1.0), is_drawn);
-    return Dot(clip, clamp(0.5 * size, SMALLEST, LARGEST), clamp(limited(value_of(number)), 0.0, 1.0));
+    return Dot(clip, clamp(0.5 * size, SMALLEST, LARGEST), clamp(coloured(value_of(number)), 0.0, 1.0));
 }
 
 // Returns the colour of a dot in a pixel.

@@ -65,7 +65,7 @@ fn face_colour(number: u32, at: vec2f) -> vec3f {
         }
     } else {
         let values = vec3f(value_of(seen.corners.x), value_of(seen.corners.y), value_of(seen.corners.z));
-        colour = vec4f(palette_colour(limited(dot(seen.share, values))), 1.0);
+        colour = vec4f(palette_colour(coloured(dot(seen.share, values))), 1.0);
     }
     let to_eye = normalize(globals.eye.xyz - seen.place);
     let opaque = colour.rgb / max(colour.a, 1e-6);

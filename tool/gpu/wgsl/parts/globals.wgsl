@@ -34,8 +34,10 @@ struct Globals {
     // Where the parts begin, in words, or 0: colours, sizes or vectors, faces or edges. Then the number of dots, triangles or
     // lines that are drawn.
     parts: vec4u,
+    // How numbers become places on the colour map: see `coloured`.
+    norm: vec4f,
     // The number of components of a colour, and the type of their numbers. All is 256 bytes long, as draw/src/inputs.rs says.
-    @size(64) colours: vec2u,
+    @size(48) colours: vec2u,
 }
 
 @group(0) @binding(1) var palette: texture_2d<f32>;
@@ -46,13 +48,40 @@ fn fitted(place: vec3f) -> vec3f {
     return (place - globals.fit.xyz) * globals.fit.w;
 }
 
-// Returns the position of a number between the limits, which are at 0 and 1. The colour map covers 0 to 1.
+// Returns the position of a number between the limits, which are at 0 and 1.
 fn limited(number: f32) -> f32 {
     return (number - globals.limits.x) * globals.limits.y;
 }
 
 fn linear(srgb: vec3f) -> vec3f {
     return select(pow((srgb + 0.055) / 1.055, vec3f(2.4)), srgb / 12.92, srgb <= vec3f(0.04045));
+}
+
+// Norms, as in draw/src/look.rs. Any other is linear.
+const LOG: f32 = 1.0;
+const SYMLOG: f32 = 2.0;
+
+// As LINEAR of draw/src/look.rs.
+const SYMLOG_LINEAR: f32 = 1.1111111;
+
+// Returns the place of a number on the colour map, which covers 0 to 1.
+fn coloured(number: f32) -> f32 {
+    var at = number * globals.norm.x;
+    if globals.norm.w == LOG {
+        // Below is the place of the smallest number.
+        at = log2(max(at, SMALLEST_NORMAL));
+    } else if globals.norm.w == SYMLOG {
+        let size = abs(at);
+        at = select(sign(at) * (SYMLOG_LINEAR + 0.30103 * log2(max(size, 1.0))), SYMLOG_LINEAR * at, size <= 1.0);
+    }
+    return (at - globals.norm.y) * globals.norm.z;
+}
+
+const SMALLEST_NORMAL: f32 = 1.1754944e-38;
+
+// Whether a number has no colour: NaN, and in a logarithm what is not above 0.
+fn is_masked(number: f32) -> bool {
+    return is_nan(number) || (globals.norm.w == LOG && !(number > 0.0));
 }
 
 fn palette_colour(value: f32) -> vec3f {

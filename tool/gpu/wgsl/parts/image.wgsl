@@ -37,8 +37,8 @@ fn colour_at(texel: vec2u) -> vec4f {
     let first = (texel.y * globals.grid.x + texel.x) * globals.components;
     let number = number_at(first);
     if globals.components == 1 {
-        let colour = vec4f(palette_colour(clamp(limited(number), 0.0, 1.0)), 1.0);
-        return select(colour, vec4f(0.0), is_nan(number));
+        let colour = vec4f(palette_colour(clamp(coloured(number), 0.0, 1.0)), 1.0);
+        return select(colour, vec4f(0.0), is_masked(number));
     }
     let green = number_at(first + 1);
     let blue = number_at(first + 2);

@@ -44,7 +44,7 @@ fn is_seen(number: u32) -> bool {
         // Three bytes are always a colour, which need not be read.
         return (globals.colours.x == 3 && globals.colours.y == U8) || colour_of(number).a > 0.0;
     }
-    return !is_nan(value_of(number));
+    return !is_masked(value_of(number));
 }
 
 // Returns what a pixel shows of a colour: where it is transparent, the background.

@@ -73,7 +73,7 @@ fn wireframe_colour(here: Here) -> vec3f {
     let part = at - vec2f(cell);
     let before = mix(vertex_at(cell).w, vertex_at(cell + vec2u(1, 0)).w, part.x);
     let after = mix(vertex_at(cell + vec2u(0, 1)).w, vertex_at(cell + vec2u(1, 1)).w, part.x);
-    let value = limited(mix(before, after, part.y));
+    let value = coloured(mix(before, after, part.y));
     let colour = palette_colour(value);
     return mix(DARK + 0.04 * colour, colour, line);
 }
@@ -117,10 +117,10 @@ fn surface_facts(here: Here, depth: f32) -> Facts {
 fn surface_colour(here: Here) -> vec3f {
     let last = vec2f(globals.grid - vec2u(1));
     let found = lit_at(here);
-    let value = limited(found.vertex.w);
+    let height = limited(found.vertex.w);
     let normal = found.normal;
     let to_eye = normalize(fitted_step(globals.eye.xyz - found.vertex.xyz));
     // Troughs see less of the sky: a cheap stand-in for ambient occlusion.
-    let open = mix(0.62, 1.0, smoothstep(0.15, 0.75, value));
-    return lit(palette_colour(value), normal, to_eye, open) * (1.0 - 0.16 * lines(here.at / last, here.width / last));
+    let open = mix(0.62, 1.0, smoothstep(0.15, 0.75, height));
+    return lit(palette_colour(coloured(found.vertex.w)), normal, to_eye, open) * (1.0 - 0.16 * lines(here.at / last, here.width / last));
 }

@@ -11,7 +11,7 @@ fn dot_at(number: u32) -> Dot {
     // The longer side of the field is 2.
     let spacing = 2.0 / f32(max(globals.grid.x, globals.grid.y) - 1);
     let wanted = RADIUS * spacing * globals.pixels_per_length / max(clip.w, 1e-3);
-    return Dot(clip, clamp(wanted, SMALLEST, LARGEST), limited(vertex.w));
+    return Dot(clip, clamp(wanted, SMALLEST, LARGEST), coloured(vertex.w));
 }
 
 fn dot_colour(number: u32, value: f32, pixel: vec2f) -> vec3f {

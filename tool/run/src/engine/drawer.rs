@@ -4,10 +4,10 @@ use ash::vk;
 
 use super::commands::Recordings;
 use super::raster_choice::RasterChoice;
-use wavefield_draw::{FieldRenderer, FieldView, Picture, Placement, has_color_map};
+use wavefield_draw::{ColorMap, FieldRenderer, FieldView, Marks, Picture, Placement, values_of};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::Queue;
-use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
+use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::contents::scene::Scene;
 
 pub struct Drawer {
@@ -52,17 +52,17 @@ impl Drawer {
         self.renderer.resize(queue, extent)
     }
 
-    /// Returns the quantity that the colour map shows, and the values at its ends, if there is a colour map.
-    pub fn legend(&self) -> Option<(&'static str, [f64; 2])> {
+    /// Returns whether the colour map is used.
+    pub fn has_colors(&self) -> bool {
         // A texture contains colours, so it needs no colour map.
-        let shown = self.scene == Scene::Field && has_color_map(self.array());
-        let name = match self.array().kind() {
-            ArrayKind::Mesh => "w",
-            ArrayKind::Surface => "height",
-            ArrayKind::Points | ArrayKind::Image | ArrayKind::Triangles | ArrayKind::Lines => "value",
-        };
-        let [offset, factor] = self.view.units;
-        shown.then(|| (name, self.view.limits.map(|limit| offset + factor * f64::from(limit))))
+        // Of several arrays, each has its own.
+        let is_one = !self.renderer.drawing().has_others();
+        self.scene == Scene::Field && is_one && values_of(self.array()).is_some()
+    }
+
+    /// Returns what is written over the picture.
+    pub fn marks(&self, map: ColorMap) -> Marks<'_> {
+        Marks { view: &self.view, array: self.array(), map, has_colors: self.has_colors() }
     }
 
     /// Returns where the array lies in its view of a picture, if it is an image or a line plot.

@@ -145,15 +145,42 @@ impl Observers {
         // Of several arrays, the index does not say which.
         let may = drawer.scene == Scene::Field && !drawer.renderer.drawing().has_others();
         let aim = at.filter(|_| may).map(|at| (drawer.view, at, picture));
-        let begins = aim.is_some() && self.probe.is_none();
-        if begins {
-            let probe = Probe::new(&mut work.queue, &drawer.renderer, work.pacer.depth())?;
-            self.set_probe(work, drawer, Some(probe))?;
-        }
+        let begins = aim.is_some() && self.start_probe(work, drawer)?;
         if let Some(probe) = &mut self.probe {
             probe.point(aim);
         }
         Ok(begins)
+    }
+
+    /// Looks once for the element under this pixel, see [`Observers::take_clicked`].
+    pub fn click(
+        &mut self,
+        work: &mut Work,
+        drawer: &mut Drawer,
+        at: (f32, f32),
+        picture: vk::Extent2D,
+    ) -> Result<()> {
+        if drawer.scene == Scene::Field {
+            self.start_probe(work, drawer)?;
+        }
+        if let Some(probe) = &mut self.probe {
+            probe.click((drawer.view, at, picture));
+        }
+        Ok(())
+    }
+
+    /// Returns the element that was clicked, once it is found.
+    pub fn take_clicked(&mut self) -> Option<FoundElement> {
+        self.probe.as_mut()?.clicked.take()
+    }
+
+    /// Returns whether this waited for both APIs.
+    fn start_probe(&mut self, work: &mut Work, drawer: &mut Drawer) -> Result<bool> {
+        if self.probe.is_some() {
+            return Ok(false);
+        }
+        let probe = Probe::new(&mut work.queue, &drawer.renderer, work.pacer.depth())?;
+        self.set_probe(work, drawer, Some(probe)).map(|()| true)
     }
 
     /// Ends [`Observers::point`]. Waits for both APIs if it was on.

@@ -10,7 +10,7 @@ use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{
     Bound, Buffer, BufferDesc, Choices, ComputePipeline, Device, Queue, buffer_barrier, pipeline_barrier,
 };
-use wavefield_handoff::contents::array::{DrawnArray, Number};
+use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
 use wavefield_handoff::producer::{Produced, Source};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,6 +41,18 @@ impl FoundElement {
         }
         Some(Self { array, index, numbers })
     }
+
+    /// Returns the element's value in the units [offset, factor] of the client; of colours each component.
+    pub fn values(&self, [offset, factor]: [f64; 2]) -> Vec<f64> {
+        let numbers = &self.numbers[..self.array.components() as usize];
+        let shown = match (self.array.kind(), numbers.len()) {
+            (ArrayKind::Image, _) => numbers,
+            // A point without a value has its height as one.
+            (ArrayKind::Points, 3) => &numbers[1..2],
+            (_, count) => &numbers[count - 1..],
+        };
+        shown.iter().map(|&number| offset + factor * f64::from(number)).collect()
+    }
 }
 
 /// The view, the pixel, and the size of the picture.
@@ -58,6 +70,11 @@ pub(super) struct Probe {
     pub(super) asked: Vec<bool>,
     /// For the next frame.
     aim: Option<Aim>,
+    /// Where the user has clicked; it comes before `aim`.
+    click: Option<Aim>,
+    /// Per flight, whether its frame looks for what was clicked.
+    clicks: Vec<bool>,
+    pub(super) clicked: Option<FoundElement>,
     pub(super) found: Option<FoundElement>,
     array: DrawnArray,
     device: Device,
@@ -83,8 +100,9 @@ impl Probe {
             &[Choices::Later(vk::DescriptorType::STORAGE_BUFFER, flights), Choices::These(&bound)],
         )?;
         let pick = Pick::new(queue, renderer, flights)?;
-        let asked = vec![false; flights];
-        Ok(Self { pick, pipeline, results, asked, aim: None, found: None, array, device })
+        let (asked, clicks) = (vec![false; flights], vec![false; flights]);
+        let (aim, click, found, clicked) = (None, None, None, None);
+        Ok(Self { pick, pipeline, results, asked, aim, click, clicks, clicked, found, array, device })
     }
 
     /// Looks for an element in the next frame; with `None`, forgets what was found or is still to be found.
@@ -92,14 +110,20 @@ impl Probe {
         self.aim = aim;
         if aim.is_none() {
             self.found = None;
-            self.asked.fill(false);
+            self.asked.copy_from_slice(&self.clicks);
         }
+    }
+
+    /// Looks once for the element that was clicked.
+    pub(super) fn click(&mut self, aim: Aim) {
+        self.click = Some(aim);
     }
 }
 
 impl Observer for Probe {
     fn produced(&mut self, flight: usize, _produced: &Produced) -> Result<()> {
-        let aim = self.aim.take();
+        self.clicks[flight] = self.click.is_some();
+        let aim = self.click.take().or_else(|| self.aim.take());
         self.asked[flight] = aim.is_some();
         aim.map_or(Ok(()), |(view, at, picture)| self.pick.set(flight, &view, at, picture))
     }
@@ -136,7 +160,11 @@ impl Observer for Probe {
 
     fn finished(&mut self, frame: &Finished<'_>) -> Result<()> {
         if std::mem::take(&mut self.asked[frame.flight]) {
-            self.found = FoundElement::read(self.array, self.results[frame.flight].bytes()?);
+            let found = FoundElement::read(self.array, self.results[frame.flight].bytes()?);
+            match std::mem::take(&mut self.clicks[frame.flight]) {
+                true => self.clicked = found,
+                false => self.found = found,
+            }
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 use ash::vk;
 use vulkan_cuda::Ring;
+use wavefield_draw::Raster;
 use wavefield_gpu::Error;
 use wavefield_gpu::cuda::KernelSource;
 use wavefield_gpu::vulkan::Validation;
@@ -247,7 +248,8 @@ fn a_draw_is_recorded_once_for_each_frame_in_flight() {
     };
     for (scene, producer, handoff) in [Scene::Field, Scene::Texture].into_iter().flat_map(all) {
         let mut config = config(producer, Grid { cols: 32, rows: 32 }, 3);
-        (config.scene, config.handoff) = (scene, handoff);
+        // `auto` records anew when it has chosen.
+        (config.scene, config.handoff, config.raster) = (scene, handoff, Raster::Graphics);
         let choice = DeviceTable::headless(config.validation).unwrap().choose(None, producer).unwrap();
         let mut run = Headless::new(&choice, &config).unwrap();
         for _ in 0..FRAMES {

@@ -14,6 +14,7 @@ use super::super::session::{
 use wavefield_draw::{Fit, Look, MAX_VIEWS};
 use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::contents::wave::Grid;
+use wavefield_run::{ClientPanel, Control};
 
 /// A message that was read is the same after it is written and read again. Any other packet has an error in
 /// words.
@@ -36,7 +37,14 @@ pub fn parse(packet: &[u8]) {
 
 pub(crate) fn some_parameters() -> ClientParameters {
     let field = wavefield_run::Parameters::new(&wavefield_run::Config::default());
-    ClientParameters { field, limits: [0.0, 1.0], size: 3.0, fit: Fit::default(), units: [0.0, 1.0] }
+    ClientParameters {
+        field,
+        limits: [0.0, 1.0],
+        size: 3.0,
+        fit: Fit::default(),
+        units: [0.0, 1.0],
+        look: Look::default(),
+    }
 }
 
 /// One thing that can happen to a session.
@@ -129,6 +137,16 @@ pub fn converse(events: &[SessionEvent], host: bool, depth: usize) {
                 assert!(render.cameras().unwrap().len() <= MAX_VIEWS && !render.offsets.is_empty());
                 for (&kind, &offset) in &render.offsets {
                     assert!(offset + render.bytes(kind).unwrap() <= held[&render.allocation].0);
+                }
+            }
+            Ok(Some(FromClient::Panel(wish))) => {
+                assert!(wish.entries.len() <= 64);
+                let mut panel = ClientPanel::default();
+                panel.set(wish);
+                for entry in panel.wish.entries {
+                    if let Control::Slider { low, high, value, .. } = entry.control {
+                        assert!(low < high && (low..=high).contains(&value.unwrap()));
+                    }
                 }
             }
             Ok(_) => {}

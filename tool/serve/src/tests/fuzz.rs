@@ -52,7 +52,7 @@ pub(crate) fn number() -> impl Strategy<Value = u64> {
 fn message() -> BoxedStrategy<Value> {
     let kinds = vec![
         "hello", "ready", "allocate", "import", "release", "show", "snapshot", "set", "status", "bye",
-        "timeline", "render", "Ready", "",
+        "timeline", "render", "panel", "Ready", "",
     ];
     let memory = prop::sample::select(vec!["host", "cuda", "magic"]);
     let numbers = (number(), number(), number());
@@ -75,11 +75,20 @@ fn message() -> BoxedStrategy<Value> {
             } else {
                 json!({"depth": 16 * (c % 4096)})
             };
+            let slider = json!({
+                "kind": "slider", "label": a.to_string(), "low": f64::from_bits(b), "high": c,
+                "value": f64::from_bits(a), "integer": a % 2 == 0,
+            });
+            let checkbox = json!({"kind": "checkbox", "label": b.to_string(), "value": c % 2 == 0});
+            let entries = match c % 4 {
+                0 => vec![checkbox; a as usize % 70],
+                _ => vec![slider, checkbox, json!({"kind": "button", "label": "b"})],
+            };
             json!({
                 "type": kind, "frame": a, "allocation": b, "offset": c, "bytes": a, "id": b,
                 "protocol": a % 4, "client": "fuzz", "memory": memory, "ring": c, "parameters": parameters,
                 "array": array, "after": c, "camera": camera,
-                "request_id": b, "chunks": chunks,
+                "request_id": b, "chunks": chunks, "entries": entries, "keys": [kind], "clicks": a % 2 == 0,
                 "offsets": offsets, "width": 1 + a % 128, "height": 1 + c % 64, "cameras": cameras,
             })
         })

@@ -5,6 +5,7 @@ mod args;
 mod bench;
 mod connect;
 mod devices;
+mod encode_gif;
 mod help;
 mod outcome;
 mod run;
@@ -60,6 +61,9 @@ enum Command {
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
     TryImport(try_import::TryImportArgs),
+    /// Write a GIF of the pictures on standard input. The Python package starts this: see `encode_gif.rs`.
+    #[command(hide = true)]
+    EncodeGif(encode_gif::EncodeGifArgs),
     /// Measure what each hand-off costs.
     #[cfg(feature = "bench")]
     Bench(Box<bench::BenchArgs>),
@@ -93,6 +97,7 @@ impl Cli {
             Some(Command::TryKernel(args)) => try_kernel::execute(args),
             #[cfg(target_os = "linux")]
             Some(Command::TryImport(args)) => try_import::execute(args),
+            Some(Command::EncodeGif(args)) => encode_gif::execute(args),
             #[cfg(feature = "bench")]
             Some(Command::Bench(args)) => bench::execute(*args, stop),
             Some(Command::Verify(args)) => verify::execute(args, matches, stop),

@@ -9,7 +9,7 @@ use wavefield_run::{Batching, Stop};
 use wavefield_serve::{ServeOptions, end_when_closed, serve_headless, serve_windowed};
 use wavefield_window::run_windowed;
 #[cfg(feature = "web")]
-use wavefield_window::web::run_remote;
+use wavefield_window::web::{Web, run_remote};
 
 use super::args::RunArgs;
 use super::connect::connect;
@@ -29,6 +29,10 @@ pub(super) struct ServeArgs {
     #[cfg(feature = "web")]
     #[command(flatten)]
     web: super::web::WebArgs,
+    /// Show the window to the program at the other end of a socket pair, as the Python package's widget does.
+    #[cfg(feature = "web")]
+    #[arg(long, value_name = "FD", hide = true, conflicts_with_all = ["web", "headless"])]
+    viewer: Option<u32>,
     #[command(flatten)]
     options: ServeOptions,
     /// Check every stamp of every frame: it must be the frame's number (docs/protocol.md). If any is
@@ -64,7 +68,13 @@ pub(super) fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Res
     }
     check_outputs(config.output.iter().chain(&options.json))?;
     #[cfg(feature = "web")]
-    if let Some(web) = args.web.open(headless)? {
+    let viewer = args.viewer.map(|number| {
+        let stream =
+            inherited(number as RawFd).map_err(|reason| Error::Usage(format!("--viewer: {reason}")))?;
+        Web::through(stream)
+    });
+    #[cfg(feature = "web")]
+    if let Some(web) = viewer.or_else(|| args.web.open(headless).transpose()).transpose()? {
         return show(run_remote(web, &config, stop, Some(serve_windowed(&config, &options, stop)?))?);
     }
     if !headless {

@@ -309,6 +309,7 @@ fn unsealed(listener: &Listener) {
             size: 3.0,
             fit: wavefield_draw::Fit::default(),
             units: [0.0, 1.0],
+            look: wavefield_draw::Look::default(),
         },
         window: false,
     }));

@@ -77,7 +77,7 @@ fn another(config: &Config, dice: &mut Dice, tour: &Tour<'_>) -> Config {
             8 => config.style = dice.one_of(Style::value_variants()),
             _ => {
                 config.samples = dice.one_of(&[Samples::One, Samples::Four]);
-                config.color_map = config.color_map.next();
+                config.color_map = config.color_map.next(None);
             }
         }
     }

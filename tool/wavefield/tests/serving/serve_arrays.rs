@@ -215,7 +215,7 @@ fn limits_and_colours_are_set_all_or_nothing() {
     let FromServer::Parameters { parameters, .. } = set(&mut client, SettingsChange::default(), None) else {
         panic!("no parameters")
     };
-    assert_eq!((parameters, client.state().camera), (before, camera), "nothing was changed");
+    assert_eq!((*parameters, client.state().camera), (before, camera), "nothing was changed");
     let FromServer::Parameters { parameters, .. } = set(&mut client, limits, None) else {
         panic!("no parameters")
     };
@@ -484,7 +484,8 @@ fn every_message_has_the_fields_of_the_page() {
         (
             "parameters",
             json!({"speed": 1.0, "colormap": "viridis", "paused": false, "limits": [0.0, 1.0], "size": 3.0,
-                   "fit": {"center": [0.0, 0.0, 0.0], "radius": 1.0}}),
+                   "fit": {"center": [0.0, 0.0, 0.0], "radius": 1.0},
+                   "norm": "linear", "linthresh": 0.0, "invert": false, "colorbar": false, "label": "", "axes": false}),
         ),
     ] {
         assert_eq!(welcome[name], want, "{name}");

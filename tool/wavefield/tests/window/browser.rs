@@ -337,6 +337,96 @@ fn the_clipboard_is_written_where_the_button_was_pressed() {
     assert_eq!(browser.value("[copied.length, asked.length]"), json!([1, 1]));
 }
 
+/// Shows an image of 2 by 2 bytes as a client of `serve`.
+fn show_image(socket: &std::path::Path) -> Connection {
+    let client = Connection::connect(socket).unwrap();
+    let hello: FromClient = serde_json::from_value(serde_json::json!({
+        "type": "hello", "protocol": 2, "client": "my picture", "memory": "host",
+        "array": { "kind": "image", "shape": [2, 2], "dtype": "|u1" },
+    }))
+    .unwrap();
+    client.send(&hello, &[]).unwrap();
+    let Received::Packet(_, descriptors) = client.receive_within(PATIENCE) else { panic!("no welcome") };
+    let memory = std::fs::File::from(descriptors.into_iter().next().unwrap());
+    std::os::unix::fs::FileExt::write_all_at(&memory, &[10, 20, 30, 213], 0).unwrap();
+    client.send(&FromClient::Ready { frame: 0 }, &[]).unwrap();
+    client
+}
+
+/// A client's entries are on the page. The client hears what is done there.
+#[test]
+fn a_clients_panel_is_on_the_page() {
+    let Some(mut browser) = Browser::start(640, 480) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let mut command = wavefield();
+    command.args(["serve", "--web=0", "--grid=16x16", "--overlay=legend", "--socket"]).arg(&socket);
+    let served = Served::start(&mut command);
+    browser.open(&served.url);
+    browser.until("typeof drawn === 'number' && drawn > 0");
+    let client = show_image(&socket);
+    let hear_within = |kind: &str, patience: Duration| loop {
+        let Received::Packet(packet, _) = client.receive_within(patience) else { break None };
+        let message: serde_json::Value = serde_json::from_slice(&packet).unwrap();
+        if message["type"] == kind {
+            break Some(message);
+        }
+    };
+    let hear = |kind: &str| hear_within(kind, PATIENCE).unwrap_or_else(|| panic!("no {kind}"));
+    let wish = |value: serde_json::Value| -> FromClient {
+        serde_json::from_value(json!({
+            "type": "panel", "clicks": true, "keys": ["r"],
+            "entries": [{"kind": "slider", "label": "a", "low": -4, "high": 2, "value": value},
+                        {"kind": "checkbox", "label": "b"}, {"kind": "button", "label": "c"}],
+        }))
+        .unwrap()
+    };
+    client.send(&wish(json!(3)), &[]).unwrap();
+    let failed = hear("failed");
+    assert!(failed["reason"].as_str().unwrap().contains("not between -4 and 2"), "{failed}");
+    client.send(&wish(json!(0)), &[]).unwrap();
+    assert_eq!(hear("panel"), json!({"type": "panel"}));
+    let is_dark = |browser: &mut Browser, x: usize, y: usize| {
+        let (width, _, pixels) = browser.canvas();
+        is_paper(&pixels[4 * (y * width as usize + x)..][..3])
+    };
+    until("the panel", || is_dark(&mut browser, 4, 4));
+    browser.until(STILL);
+    keep(&mut browser, "web-client-panel.png");
+    // On a slow machine a whole drag may come between two layouts, which is then none.
+    until("the slider's right end", || {
+        drag(&mut browser, (70.0, 19.0), (90.0, 19.0));
+        drag(&mut browser, (90.0, 19.0), (500.0, 19.0));
+        let mut last = None;
+        while let Some(changed) = hear_within("changed", Duration::from_millis(500)) {
+            last = Some(changed);
+        }
+        last == Some(json!({"type": "changed", "label": "a", "value": 2.0}))
+    });
+    drag(&mut browser, (66.0, 42.0), (66.0, 42.0));
+    assert_eq!(hear("changed"), json!({"type": "changed", "label": "b", "value": true}));
+    drag(&mut browser, (66.0, 65.0), (66.0, 65.0));
+    assert_eq!(hear("changed"), json!({"type": "changed", "label": "c", "value": true}));
+    for (pressed, heard) in [("r", "r"), ("x", "x"), ("ArrowLeft", "left")] {
+        browser.key(pressed);
+        assert_eq!(hear("key"), json!({"type": "key", "key": heard}));
+    }
+    let (width, height, _) = browser.canvas();
+    let (x, y) = (f64::from(width) / 2.0, f64::from(height) / 2.0);
+    for (at, index, value) in [((x - 60.0, y + 60.0), 2, 30.0), ((x + 60.0, y - 60.0), 1, 20.0)] {
+        drag(&mut browser, at, at);
+        assert_eq!(hear("click"), json!({"type": "click", "index": index, "values": [value]}));
+    }
+    // A drag is no click, and moves the image: the next click is on what has come there.
+    drag(&mut browser, (x + 20.0, y + 20.0), (x - 80.0, y + 20.0));
+    drag(&mut browser, (x - 30.0, y + 60.0), (x - 30.0, y + 60.0));
+    assert_eq!(hear("click"), json!({"type": "click", "index": 3, "values": [213.0]}));
+    // The next client has a panel of its own, and this one has none.
+    drop(client);
+    until("no panel", || !is_dark(&mut browser, 4, 4));
+    served.interrupt();
+}
+
 /// What a client of `serve` draws is on the page, and a picture that stays costs nothing.
 #[test]
 fn a_clients_frames_are_on_the_page() {
@@ -353,17 +443,7 @@ fn a_clients_frames_are_on_the_page() {
     };
     (0..3).for_each(|_| show(&mut page));
 
-    let client = Connection::connect(&socket).unwrap();
-    let hello: FromClient = serde_json::from_value(serde_json::json!({
-        "type": "hello", "protocol": 2, "client": "my picture", "memory": "host",
-        "array": { "kind": "image", "shape": [2, 2], "dtype": "|u1" },
-    }))
-    .unwrap();
-    client.send(&hello, &[]).unwrap();
-    let Received::Packet(_, descriptors) = client.receive_within(PATIENCE) else { panic!("no welcome") };
-    let memory = std::fs::File::from(descriptors.into_iter().next().unwrap());
-    std::os::unix::fs::FileExt::write_all_at(&memory, &[10, 20, 30, 213], 0).unwrap();
-    client.send(&FromClient::Ready { frame: 0 }, &[]).unwrap();
+    let _client = show_image(&socket);
     until("the image's title", || match page.hear() {
         Heard::News(news) => news.contains("my picture, an image of [2, 2]"),
         Heard::Picture(number, _) => {

@@ -653,7 +653,7 @@ fn keys_and_pointer_change_the_picture() {
 
     for _ in 0..2 {
         shown.key("c");
-        colors = colors.next();
+        colors = colors.next(None);
         shown.assert_shows(&headless.picture(SIZE, colors));
     }
 

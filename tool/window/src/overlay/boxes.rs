@@ -73,7 +73,7 @@ fn keys(egui: &Context, view: &OverlayView<'_>) {
     let drawer = &view.engine.drawer;
     let shown = Shown {
         is_image: drawer.array().is_flat(),
-        has_color_map: drawer.legend().is_some(),
+        has_color_map: drawer.has_colors(),
         still: view.still,
         has_lanes: !view.serves,
     };

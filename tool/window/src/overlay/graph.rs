@@ -1,11 +1,11 @@
-//! Draws the figures and their graph, the colour legend, and the values under the pointer.
+//! Draws the figures and their graph, and the values under the pointer.
 
 use egui::{Color32, FontId, Grid as Table, Painter, Pos2, Rangef, Rect, RichText, Sense, Ui, pos2, vec2};
 use egui_plot::{AxisHints, HLine, Line, Plot, PlotPoints};
 
 use super::figures::{FRAMES, Figures, FrameParts, time};
 use super::{DRAW, KERNEL, NEITHER};
-use wavefield_draw::ColorMap;
+use wavefield_draw::number as number_in;
 use wavefield_handoff::contents::array::ArrayKind;
 use wavefield_handoff::contents::parts::PartName;
 use wavefield_run::FoundElement;
@@ -119,65 +119,6 @@ fn plot(ui: &mut Ui, figures: &Figures, p50: f64, p99: f64) {
     });
 }
 
-pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, name: &str, [low, high]: [f64; 2]) {
-    const WIDTH: f32 = 14.0;
-    let height = (area.height() * 0.4).clamp(60.0, 220.0);
-    if area.height() < 120.0 || area.width() < 120.0 {
-        return;
-    }
-    let text = |words| painter.layout_no_wrap(words, FontId::proportional(12.0), Color32::from_gray(225));
-    let numbers: Vec<_> =
-        ticks(low, high).into_iter().map(|(part, words)| (part as f32, text(words))).collect();
-    let name = text(name.to_owned());
-    let widest = numbers.iter().fold(name.size().x - WIDTH, |widest, (_, one)| widest.max(one.size().x));
-    let (right, top) = (area.right() - widest.max(24.0) - 20.0, area.top() + 16.0);
-    // Without a background, the text would be unreadable on a bright image.
-    let whole = Rect::from_min_max(
-        pos2(right - WIDTH, top),
-        pos2(right + 6.0 + widest, top + height + 6.0 + name.size().y),
-    );
-    painter.rect_filled(whole.expand(8.0), 4.0, super::PAPER);
-    let texels = map.texels(64);
-    let step = height / texels.len() as f32;
-    for (index, texel) in texels.iter().rev().enumerate() {
-        let from = pos2(right - WIDTH, top + index as f32 * step);
-        let color = Color32::from_rgb(texel[0], texel[1], texel[2]);
-        painter.rect_filled(Rect::from_min_size(from, vec2(WIDTH, step + 0.5)), 0.0, color);
-    }
-    for (part, number) in numbers {
-        let y = top + height * (1.0 - part) - 0.5 * number.size().y;
-        painter.galley(pos2(right + 6.0, y), number, Color32::WHITE);
-    }
-    painter.galley(pos2(right - WIDTH, top + height + 6.0), name, Color32::WHITE);
-}
-
-/// Returns three to six round numbers from `low` to `high`: their places between the two, and their words.
-fn ticks(low: f64, high: f64) -> Vec<(f64, String)> {
-    let width = high / 4.0 - low / 4.0;
-    let power = 10f64.powf(width.abs().log10().floor());
-    let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|round| round * power);
-    let step = steps.into_iter().find(|step| *step >= 0.999 * width.abs()).unwrap_or(power);
-    let (first, last) = ((low.min(high) / step - 1e-6).ceil(), (low.max(high) / step + 1e-6).floor());
-    let place = |number: f64| (number / 4.0 - low / 4.0) / width;
-    (0..=(last - first).min(9.0) as u32)
-        .map(|n| (first + f64::from(n)) * step)
-        // A quarter of a power of ten needs one more digit.
-        .map(|tick| (place(tick), number(tick, if step == 2.5 * power { power / 10.0 } else { power })))
-        .collect()
-}
-
-/// Formats a number with enough digits to show multiples of `step`.
-fn number(value: f64, step: f64) -> String {
-    let digits = -step.log10().round();
-    match (-4.0..8.0).contains(&digits) && value.abs() < 1e12 {
-        true => format!("{value:.*}", digits.max(0.0) as usize),
-        false => {
-            let digits = (value.abs() / step).log10().floor().clamp(0.0, 16.0);
-            format!("{value:.*e}", digits as usize)
-        }
-    }
-}
-
 pub(super) fn found(painter: &Painter, at: Pos2, words: &str) {
     let font = FontId::monospace(12.0);
     let galley = painter.layout_no_wrap(words.to_owned(), font, Color32::from_gray(235));
@@ -207,7 +148,7 @@ pub(super) fn words(found: &FoundElement, serves: bool, units: [f64; 2]) -> Stri
         let number = f64::from(drawn);
         if units != [0.0, 1.0] && number.is_finite() {
             let step = 10f64.powf((1e-4 * factor.abs()).log10().floor());
-            return self::number(offset + factor * number, step);
+            return number_in(offset + factor * number, step);
         }
         let size = number.abs();
         match number.fract() == 0.0 && size < 1e6 || !size.is_finite() {
@@ -281,29 +222,5 @@ mod tests {
     fn every_figure_has_a_meaning() {
         let names = ["rate", "frame", "kernel", "draw", "hand-off", "other", "overlay", "idle", "CPU"];
         assert_eq!(MEANINGS.map(|(name, _)| name), names);
-    }
-
-    #[test]
-    fn a_scale_has_round_numbers_with_the_digits_they_need() {
-        for (low, high, words) in [
-            (0.0, 1.0, "0.00 0.25 0.50 0.75 1.00"),
-            (0.0, 255.0, "0 100 200"),
-            (4.0, -4.0, "-4 -2 0 2 4"),
-            (0.013, 0.11, "0.025 0.050 0.075 0.100"),
-            (1e6 - 1e-3, 1e6 + 1e-3, "999999.9990 999999.9995 1000000.0000 1000000.0005 1000000.0010"),
-            (1.7e18, 1.7e18 + 6e10, "1.70000000e18 1.70000002e18 1.70000004e18 1.70000006e18"),
-            (-3e38, 3e38, "-2e38 0e0 2e38"),
-        ] {
-            let found = ticks(low, high);
-            let all: Vec<_> = found.iter().map(|(_, words)| words.as_str()).collect();
-            assert_eq!(all.join(" "), words);
-            for (place, words) in &found {
-                let at = low + (high - low) * place;
-                assert!(
-                    (at - words.parse::<f64>().unwrap()).abs() <= 1e-6 * (high - low).abs(),
-                    "{at}, {words}"
-                );
-            }
-        }
     }
 }

@@ -3,6 +3,7 @@
 //! egui lays it out every 50 ms, and on input. Frames in between draw the same layout again.
 
 mod boxes;
+mod client_panel;
 mod cost;
 mod figures;
 mod graph;
@@ -31,7 +32,7 @@ use wavefield_draw::{FieldView, Painter, Painting, Picture};
 use wavefield_gpu::Result;
 use wavefield_gpu::cuda::KernelSource;
 use wavefield_gpu::vulkan::Queue;
-use wavefield_run::{Choice, Config, Engine, OverlayMode, Parameters};
+use wavefield_run::{Choice, ClientPanel, Config, Engine, OverlayMode, Parameters};
 
 /// The frames in flight of the deepest ring, plus the one that is being recorded.
 const FLIGHTS: usize = MAX_DEPTH as usize + 1;
@@ -50,6 +51,8 @@ pub(super) struct OverlayView<'a> {
     pub(super) serves: bool,
     /// Whether a client's frames are shown and do not change by themselves, so there is nothing to pause.
     pub(super) still: bool,
+    /// What the client wants to be shown, if its array is.
+    pub(super) panel: Option<&'a mut ClientPanel>,
 }
 
 impl OverlayView<'_> {
@@ -86,6 +89,8 @@ pub(super) struct Overlay {
     next: Instant,
     /// The area that no panel covers.
     free: Rect,
+    /// What the last layout's axes are for.
+    seen: Option<FieldView>,
     pub(super) boxes: Boxes,
     watched: Watched,
     pub(super) cost: OverlayCost,
@@ -113,6 +118,7 @@ impl Overlay {
             hidden: if mode == OverlayMode::Legend { mode } else { OverlayMode::Off },
             next: Instant::now(),
             free: Rect::EVERYTHING,
+            seen: None,
             boxes: Boxes::default(),
             watched: Watched::default(),
             cost: OverlayCost::new(queue.device())?,
@@ -217,8 +223,10 @@ impl Overlay {
         self.watched.figures.mean().map(|mean| mean.text())
     }
 
-    pub(super) fn is_due(&self) -> bool {
-        self.has_something() && Instant::now() >= self.next
+    /// Returns whether to lay out. Axes follow the camera with each frame.
+    pub(super) fn is_due(&self, view: &FieldView) -> bool {
+        let has_moved = view.look.axes && self.seen != Some(*view);
+        self.has_something() && (has_moved || Instant::now() >= self.next)
     }
 
     /// Lays out the overlay. Returns the settings that the user wants, if they differ from the current ones.
@@ -229,6 +237,7 @@ impl Overlay {
     ) -> Result<(Option<Draft>, PlatformOutput)> {
         let now = Instant::now();
         self.next = now + EVERY;
+        self.seen = Some(view.engine.drawer.view);
         self.boxes.notice.take_if(|(_, until)| *until < now);
         if self.is_on() && !view.serves {
             self.watched.watch(view.engine, now, self.cost.gpu)?;
@@ -310,7 +319,7 @@ impl Overlay {
         Ok(())
     }
 
-    fn show(&mut self, ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
+    fn show(&mut self, ui: &mut Ui, view: &mut OverlayView<'_>, draft: &mut Draft) {
         let egui = &ui.ctx().clone();
         let panel = Frame::new().fill(PAPER).inner_margin(10.0);
         let has_room = egui.content_rect().size().min(SMALLEST) == SMALLEST;
@@ -329,13 +338,19 @@ impl Overlay {
             let lanes = Panel::bottom("lanes").frame(panel).resizable(false);
             lanes.show(ui, |ui| self.watched.lanes(ui, view, draft.parameters.paused));
         }
+        let mut covered = 0.0;
+        if self.mode != OverlayMode::Off && !(self.is_on() && has_room) {
+            covered = client_panel::area(egui, panel, view.panel.as_deref_mut());
+        }
         // Paint on the background layer, not on a panel, so that the picture still receives the pointer.
         let paint = egui.layer_painter(egui::LayerId::background());
         let picture = ui.available_rect_before_wrap();
         if self.mode != OverlayMode::Off {
-            if let Some((name, limits)) = view.engine.drawer.legend() {
-                graph::legend(&paint, picture, draft.parameters.colormap, name, limits);
+            let marks = view.engine.drawer.marks(draft.parameters.colormap);
+            if marks.view.look.axes {
+                marks.axes(&paint, egui.content_rect(), picture);
             }
+            marks.legend(&paint, picture);
             if let (Some(found), Some(at)) =
                 (view.engine.observers.under_pointer(), egui.pointer_latest_pos())
             {
@@ -348,15 +363,17 @@ impl Overlay {
             let at = picture.left_bottom() + vec2(8.0, -8.0);
             boxes::caption(&paint, at, Align2::LEFT_BOTTOM, &words, None);
         }
+        let picture = picture.with_min_y(picture.top() + covered);
         self.boxes.show(egui, picture, view, self.mode != OverlayMode::Off);
     }
 
-    fn left(&self, ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
+    fn left(&self, ui: &mut Ui, view: &mut OverlayView<'_>, draft: &mut Draft) {
         let device = &view.engine.device().info().name;
         ui.label(RichText::new("wavefield").size(17.0).strong());
         let what = format!("{} on {device}", view.engine.work.producer.profile().name);
         ui.add(egui::Label::new(RichText::new(what).weak()).truncate());
         ui.add_space(6.0);
+        client_panel::show(ui, view.panel.as_deref_mut());
         panel::show(ui, view, draft);
         ui.separator();
         if view.serves {

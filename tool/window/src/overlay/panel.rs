@@ -4,7 +4,7 @@ use vulkan_cuda::Ring;
 use vulkan_cuda::ring::MAX_DEPTH;
 
 use super::{Draft, OverlayView};
-use wavefield_draw::{Camera, ColorMap, FieldView, Samples, Style};
+use wavefield_draw::{Camera, ColorMap, FieldView, Look, Norm, Samples, Style};
 use wavefield_gpu::cuda::{KernelSource, KernelValues};
 use wavefield_gpu::report::word;
 use wavefield_gpu::vulkan::PresentMode;
@@ -15,7 +15,7 @@ use wavefield_run::{Batching, Config, Engine, ProducerKind, Scene};
 /// The sides of the selectable grids, in vertices or texels.
 const SIDES: [u32; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
 
-const MEANINGS: [(&str, &str); 14] = [
+const MEANINGS: [(&str, &str); 17] = [
     ("scene", "What is drawn: a field of vertices, or a plane with a texture."),
     ("kernel", "What computes the field."),
     ("producer", "What runs the kernel: CUDA, a Vulkan compute shader, or the CPU."),
@@ -35,6 +35,9 @@ const MEANINGS: [(&str, &str); 14] = [
     ("colours", "The colour map."),
     ("limits", "The values at the two ends of the colour map."),
     ("size", "The diameter of points, or the width of lines, in pixels."),
+    ("norm", "How values between the limits are spread over the colours: evenly, or by their logarithm."),
+    ("invert", "Turns the colour map around."),
+    ("axes", "Axes with the array's numbers."),
     ("speed", "Seconds of the field per second."),
 ];
 
@@ -166,10 +169,11 @@ fn looks(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
         let all = [Style::Surface, Style::Wireframe, Style::Points];
         list(ui, "style", None, &mut config.style, &all, &[], |&style| (word(style), None));
     }
-    let has_colors = !view.serves || view.engine.drawer.legend().is_some();
+    let has_colors = !view.serves || view.engine.drawer.has_colors();
     let obstacle = (!has_colors).then(|| "the image has colours of its own".to_owned());
-    let name = |&map: &ColorMap| (word(map), None);
-    list(ui, "colours", obstacle, &mut parameters.colormap, ColorMap::value_variants(), &[], name);
+    let name = |&map: &ColorMap| (map.name(), None);
+    let all: Vec<_> = ColorMap::value_variants().iter().copied().chain(parameters.own).collect();
+    list(ui, "colours", obstacle, &mut parameters.colormap, &all, &[], name);
     if view.serves {
         array_settings(ui, view, &mut draft.view);
     }
@@ -206,7 +210,7 @@ fn looks(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
 /// Shows the settings of a client's array, in the client's units.
 fn array_settings(ui: &mut Ui, view: &OverlayView<'_>, shown: &mut FieldView) {
     let [offset, factor] = shown.units;
-    if view.engine.drawer.legend().is_some() || view.engine.drawer.array().is_plot() {
+    if view.engine.drawer.has_colors() || view.engine.drawer.array().is_plot() {
         row(ui, "limits", None, |ui| {
             let [low, high] = shown.limits.map(f64::from);
             let speed = 0.005 * ((high - low) * factor).abs();
@@ -217,7 +221,8 @@ fn array_settings(ui: &mut Ui, view: &OverlayView<'_>, shown: &mut FieldView) {
             });
             // The shaders use one over the difference.
             let difference = limits[1] - limits[0];
-            if limits != shown.limits && difference.is_normal() && difference.recip().is_normal() {
+            let suits = difference.is_normal() && difference.recip().is_normal();
+            if limits != shown.limits && suits && shown.look.check(limits).is_ok() {
                 shown.limits = limits;
             }
         });
@@ -227,6 +232,15 @@ fn array_settings(ui: &mut Ui, view: &OverlayView<'_>, shown: &mut FieldView) {
         || (array.kind() == ArrayKind::Points && array.part(PartName::Sizes).is_none());
     if has_size {
         row(ui, "size", None, |ui| drop(ui.add(Slider::new(&mut shown.size, 1.0..=64.0).suffix(" px"))));
+    }
+    if view.engine.drawer.has_colors() {
+        let (look, limits) = (shown.look, shown.limits);
+        let name = |&norm: &Norm| (word(norm), Look { norm, ..look }.check(limits).err());
+        list(ui, "norm", None, &mut shown.look.norm, Norm::value_variants(), &[], name);
+        row(ui, "invert", None, |ui| drop(ui.checkbox(&mut shown.look.invert, "")));
+    }
+    if !view.engine.drawer.renderer.drawing().has_others() {
+        row(ui, "axes", None, |ui| drop(ui.checkbox(&mut shown.look.axes, "")));
     }
 }
 

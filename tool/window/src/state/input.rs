@@ -1,8 +1,9 @@
 use super::WindowState;
-use crate::keys::Action;
+use crate::keys::{self, Action};
 use crate::screen::{Input, Screen};
 use wavefield_gpu::Result;
 use wavefield_handoff::contents::array::DrawnArray;
+use wavefield_run::PanelEvent;
 
 impl<S: Screen> WindowState<S> {
     /// Handles the inputs. Returns whether the user wants to leave.
@@ -23,12 +24,21 @@ impl<S: Screen> WindowState<S> {
             }
             Input::Event(event) => event,
         };
-        let (action, is_pressed) = match event {
-            egui::Event::Key { key, pressed, repeat, .. } => (Action::of(key), pressed && !repeat),
-            _ => (None, false),
+        let (key, is_down, is_pressed) = match event {
+            egui::Event::Key { key, pressed, repeat, .. } => (Some(key), pressed, pressed && !repeat),
+            _ => (None, false, false),
         };
+        let action = key.and_then(Action::of);
+        let heard = key.and_then(keys::name).filter(|key| self.run.hears(key, action.is_some()));
+        let action = action.filter(|_| heard.is_none());
         // egui would use the overlay's key, Tab, to move the focus.
         if action != Some(Action::Overlay) && self.overlay.on_event(&event) {
+            return Ok(false);
+        }
+        if let Some(key) = heard {
+            if is_down {
+                self.run.tell(PanelEvent::Key { key });
+            }
             return Ok(false);
         }
         let Some(action) = action.filter(|action| is_pressed && self.screen.takes(*action)) else {
@@ -36,6 +46,11 @@ impl<S: Screen> WindowState<S> {
             let image = self.run.engine.drawer.image_in(extent);
             let camera = &mut self.run.engine.drawer.view.camera;
             self.controls.handle(&event, camera, image, (extent.height, scale));
+            let clicked = self.controls.clicked(&event);
+            if let Some(at) = clicked {
+                let clicked = self.run.click((scale * at.x, scale * at.y), extent);
+                clicked.or_else(|error| self.run.recover(error))?;
+            }
             return Ok(false);
         };
         self.press(action)
@@ -47,7 +62,7 @@ impl<S: Screen> WindowState<S> {
             Action::Pause => parameters.paused = !parameters.paused,
             Action::Step => self.pace.clock.step(parameters),
             Action::Colors => {
-                parameters.colormap = parameters.colormap.next();
+                parameters.colormap = parameters.colormap.next(parameters.own);
                 self.recolor()?;
             }
             Action::Picture => self.save_picture()?,

@@ -8,7 +8,7 @@ use ash::vk;
 use super::{Running, WindowState};
 use crate::overlay::shown;
 use crate::screen::Screen;
-use wavefield_draw::OffscreenTarget;
+use wavefield_draw::{Ink, OffscreenTarget};
 use wavefield_gpu::vulkan::{Image, read_image};
 use wavefield_gpu::{Error, Result, report::Failures};
 use wavefield_run::watch::recording::{Film, Recorded};
@@ -117,7 +117,11 @@ impl<S: Screen> WindowState<S> {
         let moment = self.pace.clock.moment;
         let engine = &mut self.run.engine;
         let saved = draw_again(&mut self.pictures.snapshot, engine, like, moment).and_then(|image| {
-            let pixels = pixels(engine, image)?;
+            let mut pixels = pixels(engine, image)?;
+            let marks = engine.drawer.marks(self.run.parameters.colormap);
+            if marks.are_saved() {
+                Ink::default().draw(&marks, like.0, &mut pixels);
+            }
             let shown = shown(&self.run.config, self.run.parameters.speed, engine.drawer.view.camera);
             let shown = Config { output: Some(path.clone()), size: like.0, speed: 1.0, ..shown };
             // Frame n of a headless run shows the field after n steps.
@@ -148,7 +152,10 @@ impl<S: Screen> WindowState<S> {
             // The next frame tries again.
             Err(error) if engine.work.has_failed() => self.run.mend(error)?,
             // There may be no memory for the image, for example. Only the client needs to know.
-            drawn if wants => hook.send_picture(extent, drawn.and_then(|image| pixels(engine, image))),
+            drawn if wants => {
+                let pixels = drawn.and_then(|image| pixels(engine, image));
+                hook.send_picture(engine, extent, pixels);
+            }
             _ => {}
         }
         Ok(())

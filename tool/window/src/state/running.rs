@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use ash::vk;
+
 use crate::reload::Reloader;
 use wavefield_gpu::cuda::KernelSource;
 use wavefield_gpu::vulkan::{Flight, PresentMode};
 use wavefield_gpu::{Error, Result};
-use wavefield_run::{Choice, Config, Engine, FrameHook, Parameters};
+use wavefield_run::{Choice, ClientPanel, Config, Engine, FrameHook, PanelEvent, Parameters};
 
 pub(crate) struct Running {
     // Fields are dropped in this order: the engine waits for the GPU before the hook frees a client's memory.
@@ -30,6 +32,10 @@ impl Running {
     /// caller sets the pace. Otherwise waits until it is time to draw.
     pub(super) fn consult(&mut self, draws_nothing: bool) -> Result<()> {
         let Some(hook) = &mut self.hook else { return Ok(()) };
+        if let (Some(found), Some(panel)) = (self.engine.observers.take_clicked(), hook.panel()) {
+            let values = found.values(self.engine.drawer.view.units);
+            panel.push(PanelEvent::Click { index: found.index, values });
+        }
         match self.config.present == PresentMode::Fifo || draws_nothing {
             true => hook.before_frame(&mut self.engine, &mut self.parameters),
             false => hook.wait(&mut self.engine, &mut self.parameters),
@@ -70,6 +76,30 @@ impl Running {
     /// Waits until the GPU has finished every frame. If that takes too long, the hook may drop a client.
     pub(super) fn drain(&mut self) -> Result<()> {
         self.engine.work.drain().or_else(|error| self.recover(error))
+    }
+
+    pub(super) fn panel(&mut self) -> Option<&mut ClientPanel> {
+        self.hook.as_mut()?.panel()
+    }
+
+    /// Returns whether a client is told of this key. `uses`: whether the window uses it itself.
+    pub(super) fn hears(&mut self, key: &str, uses: bool) -> bool {
+        self.panel().is_some_and(|panel| panel.hears(key, uses))
+    }
+
+    pub(super) fn tell(&mut self, event: PanelEvent) {
+        if let Some(panel) = self.panel() {
+            panel.push(event);
+        }
+    }
+
+    /// Looks for the element at a pixel of the picture, if a client wants to know. `consult` tells the client.
+    pub(super) fn click(&mut self, at: (f32, f32), picture: vk::Extent2D) -> Result<()> {
+        if !self.panel().is_some_and(|panel| panel.wish.clicks) {
+            return Ok(());
+        }
+        let Engine { observers, drawer, work, .. } = &mut self.engine;
+        observers.click(work, drawer, at, picture)
     }
 
     pub(super) fn shown_client(&self) -> Option<&str> {

@@ -19,14 +19,15 @@ pub(super) fn own(config: &Config) -> Option<KernelSource> {
 impl<S: Screen> WindowState<S> {
     /// Lays out the overlay if that is due, and applies what the user has changed in it.
     pub(super) fn lay_out(&mut self) -> Result<()> {
-        if !self.overlay.is_due() {
+        if !self.overlay.is_due(&self.run.engine.drawer.view) {
             return Ok(());
         }
         let still = self.run.config.overlay == OverlayMode::Legend && self.run.shown_client().is_some();
         let Self { run, screen, overlay, .. } = self;
         let Running { engine, hook, config, parameters, choice, own, .. } = run;
         let (own, serves) = (own.as_ref(), hook.is_some());
-        let mut view = OverlayView { engine, config, choice, own, screen, serves, still };
+        let panel = hook.as_mut().and_then(|hook| hook.panel());
+        let mut view = OverlayView { engine, config, choice, own, screen, serves, still, panel };
         let (wish, platform) = overlay.lay_out(&mut view, parameters)?;
         screen.follow(platform);
         wish.map_or(Ok(()), |wish| self.follow(wish))

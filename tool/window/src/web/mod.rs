@@ -19,7 +19,7 @@ mod server;
 mod viewer;
 
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -64,6 +64,11 @@ struct WebState {
 }
 
 impl WebShared {
+    fn new() -> rustix::io::Result<Arc<Self>> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Arc::new(Self { state: Mutex::default(), news: Condvar::new(), wake }))
+    }
+
     fn lock(&self) -> MutexGuard<'_, WebState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -85,6 +90,7 @@ impl WebShared {
 pub struct Web {
     shared: Arc<WebShared>,
     server: Option<Job<()>>,
+    /// Port 0 if nobody can connect: see [`Web::through`].
     address: SocketAddr,
     token: String,
     /// The number of the viewer that last pressed a key or a button.
@@ -126,16 +132,26 @@ impl Web {
         };
         let listeners = listeners.map_err(failed)?;
         let address = listeners[0].local_addr().map_err(failed)?;
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|error| failed(error.into()))?;
         let token = token().map_err(|error| failed(error.into()))?;
-        let shared = Arc::new(WebShared { state: Mutex::default(), news: Condvar::new(), wake });
+        let shared = WebShared::new().map_err(|error| failed(error.into()))?;
         let server = Server::new(listeners, Gate { token: token.clone(), is_exposed }, shared.clone());
-        let server = Job::begin("web", move |_| {
-            server.run();
-            Ok(())
-        })?;
-        Ok(Self { shared, server: Some(server), address, token, presser: 0 })
+        Ok(Self { shared, server: Some(server.begin()?), address, token, presser: 0 })
+    }
+
+    /// Shows the window to one viewer only, at the other end of this stream, a socket pair. The viewer speaks as a page
+    /// does once it is let in, and its first message is the page.
+    pub fn through(stream: OwnedFd) -> Result<Self> {
+        let failed = |error: std::io::Error| Error::Unsupported(format!("--viewer: {error}"));
+        // A `TcpStream` only receives and sends, which is the same for all streams.
+        let stream = TcpStream::from(stream);
+        stream.set_nonblocking(true).map_err(failed)?;
+        let shared = WebShared::new().map_err(|error| failed(error.into()))?;
+        let gate = Gate { token: String::new(), is_exposed: false };
+        let mut server = Server::new(Vec::new(), gate, shared.clone());
+        server.show_to(stream);
+        let (server, token) = (Some(server.begin()?), String::new());
+        let address = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+        Ok(Self { shared, server, address, token, presser: 0 })
     }
 
     /// Returns the page's URL with the viewers' token. Browsers do not send the part after the `#`.

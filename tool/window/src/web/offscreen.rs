@@ -107,6 +107,9 @@ impl Offscreen {
 impl Screen for Offscreen {
     fn option(&self) -> String {
         let address = self.web.address();
+        if address.port() == 0 {
+            return String::new();
+        }
         format!(" --web {address}{}", if address.ip().is_loopback() { "" } else { " --web-exposed" })
     }
 

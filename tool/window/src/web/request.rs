@@ -6,7 +6,7 @@ use tungstenite::handshake::derive_accept_key;
 
 /// The maximum length of a request in bytes.
 const MOST: usize = 8 << 10;
-const PAGE: &str = include_str!("page.html");
+pub(crate) const PAGE: &str = include_str!("page.html");
 /// The page is a single file, connects only to its own server, and must not be shown inside another page.
 const HEADERS: &str = "Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
      img-src blob: data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'\r\n\

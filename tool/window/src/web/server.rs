@@ -10,9 +10,10 @@ use serde_json::json;
 use tungstenite::Message as Packet;
 
 use super::picture::ShownPicture;
-use super::request::{Gate, RequestOutcome};
+use super::request::{self, Gate, RequestOutcome};
 use super::viewer::{Left, Viewer, is_for_later};
 use super::{ViewerEvent, ViewerInput, WebShared};
+use wavefield_gpu::threads::Job;
 
 const MOST_VIEWERS: usize = 16;
 /// The maximum number of connections that have not sent the token, because anybody can connect. Beyond it,
@@ -97,7 +98,21 @@ impl Server {
         Self { listeners, gate, pending, shared, viewers, shown: None, title, scale: 1.0 }
     }
 
-    pub(crate) fn run(mut self) {
+    /// Lets in the viewer of a socket pair, which is sent the page first. If that fails, the next message fails too.
+    pub(crate) fn show_to(&mut self, stream: TcpStream) {
+        let mut viewer = Viewer::new(stream, Vec::new());
+        let _ = viewer.send_text(request::PAGE);
+        self.let_in(viewer);
+    }
+
+    pub(crate) fn begin(self) -> wavefield_gpu::Result<Job<()>> {
+        Job::begin("web", move |_| {
+            self.run();
+            Ok(())
+        })
+    }
+
+    fn run(mut self) {
         while !self.shared.lock().is_over {
             self.wait();
             self.accept();

@@ -10,7 +10,7 @@ use wavefield_gpu::{Error, Result, output_file::StreamedOutput};
 pub(super) const PERIOD: Duration = Duration::from_millis(40);
 /// The speed of choosing colours: 1 is slow and thorough, 30 is fast.
 const SPEED: i32 = 10;
-/// The last frame's delay, in hundredths of a second.
+/// The usual delay of the last frame, in hundredths of a second.
 const LAST: u64 = 4;
 
 /// Encodes each frame in memory, then appends it to the file whole.
@@ -21,6 +21,8 @@ pub(super) struct Gif {
     /// The last frame and its time, in hundredths of a second. The next frame's time determines its delay.
     waiting: Option<(Frame<'static>, u64)>,
     begun: bool,
+    /// The last frame's delay, in hundredths of a second.
+    pub(super) last: u64,
 }
 
 impl Gif {
@@ -29,7 +31,7 @@ impl Gif {
         let size = (width as u16, height as u16);
         let mut encoder = Encoder::new(Vec::new(), size.0, size.1, &[]).map_err(failed)?;
         encoder.set_repeat(Repeat::Infinite).map_err(failed)?;
-        Ok(Self { encoder, output, size, waiting: None, begun: false })
+        Ok(Self { encoder, output, size, waiting: None, begun: false, last: LAST })
     }
 
     /// Adds a frame. The encoder may change `rgba`.
@@ -55,7 +57,7 @@ impl Gif {
     /// Finishes the file. If a frame failed, the file keeps the frames before it.
     pub(super) fn end(mut self) -> Result<()> {
         let last = match self.waiting.take() {
-            Some((frame, _)) => self.write(frame, LAST),
+            Some((frame, _)) => self.write(frame, self.last),
             None => Ok(()),
         };
         if !self.begun {

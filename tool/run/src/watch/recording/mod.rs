@@ -10,18 +10,20 @@ mod raw;
 mod scale;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ash::vk;
 
 pub use self::copies::{Copies, Pixels};
 use self::encoder::Encoder;
+use self::gif::Gif;
 use self::scale::order_of;
 use crate::Config;
 use wavefield_draw::Picture;
 use wavefield_gpu::vulkan::Device;
-use wavefield_gpu::{Error, Result};
+use wavefield_gpu::{Error, Result, output_file::StreamedOutput};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
@@ -175,6 +177,29 @@ impl FilmClock {
         self.taken = Some(self.time);
         Some(self.time)
     }
+}
+
+/// Writes a GIF of `rate` pictures per second, at most 50, from RGBA pictures that lie behind each other in `input`. Without
+/// a whole picture, writes no file. Changes alpha: all pixels must be opaque.
+pub fn encode_gif(mut input: impl Read, path: &Path, size: vk::Extent2D, rate: f64) -> Result<()> {
+    let side = |pixels: u32| u16::try_from(pixels).is_ok_and(|pixels| pixels > 0);
+    if !(side(size.width) && side(size.height)) {
+        return Err(Error::Unsupported(format!(
+            "a GIF of {}x{}: its sides have 16 bits",
+            size.width, size.height
+        )));
+    }
+    let mut gif = Gif::new(StreamedOutput::begin(path)?, (size.width, size.height))?;
+    gif.last = (100.0 / rate).round() as u64;
+    let mut picture = vec![0; 4 * size.width as usize * size.height as usize];
+    for number in 0u32.. {
+        match input.read_exact(&mut picture) {
+            Ok(()) => gif.frame(&mut picture, Duration::from_secs_f64(f64::from(number) / rate))?,
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
+            Err(source) => return Err(Error::Io { action: "read", path: "-".into(), source }),
+        }
+    }
+    gif.end()
 }
 
 #[cfg(test)]

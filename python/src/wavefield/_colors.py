@@ -1,0 +1,86 @@
+"""Colour maps and norms: what people write for them, as the renderer's parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args
+
+from . import _libraries
+from ._layout import Colormap
+from .errors import brief
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NORMS = ("linear", "log", "symlog")
+COLORS = 256
+"""The colours of a table."""
+
+
+def spelled(values: dict[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters with a colour map as the renderer reads it. `now`: those in effect.
+
+    A colour map without `_r` and without `invert` is not turned around.
+    """
+    if values.get("colormap") is None:
+        return values
+    colormap, turned = _colormap(values["colormap"])
+    inverts = values.get("invert")
+    if turned or inverts is not None or now.get("invert"):
+        values = {**values, "invert": bool(inverts) != turned}
+    return {**values, "colormap": colormap}
+
+
+def check_norm(norm: object) -> None:
+    """Raise unless it is None or the name of a norm."""
+    if norm is not None and not (isinstance(norm, str) and norm in NORMS):
+        kind = ValueError if isinstance(norm, str) else TypeError
+        raise kind(f'norm must be "linear", "log" or "symlog", not {brief(norm)}')
+
+
+def _colormap(value: Any) -> tuple[str, bool]:
+    """Return a colour map's name or its colours, and whether it is turned around."""
+    if isinstance(value, str):
+        name = value.removesuffix("_r")
+        if name in get_args(Colormap) or value.startswith("#"):
+            return name, name != value
+        # The renderer says which names it knows.
+        value = _of_matplotlib(value)
+        if isinstance(value, str):
+            return value, False
+    if callable(value) and hasattr(value, "N"):  # a colour map of matplotlib
+        import numpy as np
+
+        value = np.asarray(value(np.linspace(0, 1, COLORS)))[:, :3]
+    return _table(value), False
+
+
+def _of_matplotlib(name: str) -> Any:
+    """Return matplotlib's colour map of this name, or the name if there is none."""
+    try:
+        import matplotlib  # type: ignore[import-not-found, unused-ignore]
+
+        return matplotlib.colormaps.get(name, name)
+    except (ImportError, AttributeError):
+        return name
+
+
+def _table(value: Any) -> str:
+    """Return a table of colours as a message has it."""
+    import numpy as np
+
+    try:
+        table = np.asarray(_libraries.on_the_host(value))
+    except (TypeError, ValueError):
+        table = np.empty(0, object)
+    fits = table.ndim == 2 and table.shape[1] == 3 and 2 <= len(table) <= COLORS and table.dtype.kind in "fu"
+    if not fits or (table.dtype.kind == "u" and table.dtype != np.uint8):
+        raise TypeError(
+            f"colormap must be a name, a colour map of matplotlib, or an array ({COLORS}, 3) of floats from 0 to 1 or "
+            f"of uint8, not {brief(value)}"
+        )
+    colors = table / 255 if table.dtype == np.uint8 else table.astype(np.float64)
+    if not ((colors >= 0) & (colors <= 1)).all():
+        raise ValueError("the numbers of a colormap must be from 0 to 1; for 0 to 255, show them as uint8")
+    places, known = np.linspace(0, 1, COLORS), np.linspace(0, 1, len(colors))
+    colors = np.stack([np.interp(places, known, channel) for channel in colors.T], 1)
+    return "#" + np.rint(255 * colors).astype(np.uint8).tobytes().hex()
