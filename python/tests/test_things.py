@@ -136,6 +136,10 @@ def test_arrays_on_the_gpu_are_copied_there(started: list[Started], driver: Fake
     np.testing.assert_array_equal(renderer.parts[0]["1.colors"], RGB)
     with pytest.raises(wavefield.ArrayMismatch, match="the field shows several arrays at once"):
         field._field.show(OnTheGpu(CLOUD))
+    with pytest.raises(wavefield.ArrayMismatch, match="the field shows several arrays at once"):
+        next(iter(field))
+    with pytest.raises(wavefield.ArrayMismatch, match="the field shows several arrays at once"), field.frame():
+        pass
 
 
 def test_arrays_are_kept_for_a_busy_renderer(started: list[Started], renderer: FakeRenderer) -> None:

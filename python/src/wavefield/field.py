@@ -299,6 +299,7 @@ class Field(Interactive):
         exception, or `zip` with something shorter, may be half written. It is not shown unless you call
         `frame.hand_over()`. The field's next frame, `show` or `close` gives it up.
         """
+        self._check_one()
         made = 0
         while count is None or made < count:
             self._panel.call()
@@ -311,9 +312,15 @@ class Field(Interactive):
     @contextlib.contextmanager
     def frame(self) -> Iterator[Frame]:
         """Give one frame to `with`. The end of the block hands it over; an exception gives it up."""
+        self._check_one()
         self._panel.call()
         with self._frame() as frame:
             yield frame
+
+    def _check_one(self) -> None:
+        """Refuse frames of several arrays, of which a loop would write only the first."""
+        if self._welcome.layout.more:
+            raise ArrayMismatch("the field shows several arrays at once: wavefield.show({…}) shows the next ones")
 
     @contextlib.contextmanager
     def _frame(self) -> Iterator[Frame]:

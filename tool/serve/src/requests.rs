@@ -93,9 +93,9 @@ impl RequestHandler<'_> {
 
     fn set(&mut self, request: Request, change: &SettingsChange, camera: Option<Camera>) -> Result<()> {
         let now = protocol::ClientParameters { field: *self.parameters, ..self.client.told };
-        let looks = change.looks(self.client.drawing.looks(), now);
-        match looks.and_then(|looks| Ok((looks, change.apply(now)?))) {
-            Ok((looks, wanted)) => {
+        let looks = self.client.drawing.looks();
+        match change.apply(now).and_then(|wanted| Ok((wanted, change.looks(looks, wanted)?))) {
+            Ok((wanted, looks)) => {
                 if wanted.field.colormap != self.parameters.colormap {
                     self.engine.set_color_map(wanted.field.colormap)?;
                 }

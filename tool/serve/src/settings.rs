@@ -175,14 +175,14 @@ impl SettingsChange {
         Ok(parameters)
     }
 
-    /// Returns how the arrays behind the first look after this change.
+    /// Returns how the arrays behind the first look after this change. `now`: the parameters of the first after it.
     pub fn looks(&self, mut looks: Vec<ArrayLook>, now: ClientParameters) -> Result<Vec<ArrayLook>, String> {
         let more = self.more.as_deref().unwrap_or_default();
         if more.len() > looks.len() {
             return Err(format!("`more` has {} entries for {} arrays", more.len(), looks.len()));
         }
-        for (number, (change, look)) in more.iter().zip(&mut looks).enumerate() {
-            let Self { limits, size, fit, .. } = change.clone();
+        for (number, look) in looks.iter_mut().enumerate() {
+            let Self { limits, size, fit, .. } = more.get(number).cloned().unwrap_or_default();
             let change = Self { limits, size, fit, ..Self::default() };
             let ClientParameters { limits, size, fit, .. } = change
                 .apply(ClientParameters { limits: look.limits, size: look.size, fit: look.fit, ..now })
@@ -312,6 +312,12 @@ mod tests {
         ] {
             assert!(wish(text).unwrap_err().contains(words), "{text}");
         }
+        // All have one norm.
+        let logarithm =
+            serde_json::from_str::<SettingsChange>(r#"{"norm": "log", "limits": [1, 9]}"#).unwrap();
+        let now = logarithm.apply(some_parameters()).unwrap();
+        let error = logarithm.looks(vec![look], now).unwrap_err();
+        assert!(error.contains("`more` 0: the norm `log` needs limits above 0"), "{error}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ impl Ink {
         raw.viewports.entry(ViewportId::ROOT).or_default().native_pixels_per_point = Some(scale);
         let output = self.egui.run_ui(raw, |ui| {
             let painter = ui.ctx().layer_painter(egui::LayerId::background());
-            if marks.view.look.axes {
+            if marks.has_axes {
                 marks.axes(&painter, area, area);
             }
             if marks.view.look.colorbar {

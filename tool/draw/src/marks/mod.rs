@@ -26,6 +26,7 @@ pub struct Marks<'a> {
     pub map: ColorMap,
     /// Whether the array's values have colours.
     pub has_colors: bool,
+    pub has_axes: bool,
 }
 
 /// Returns what an array's values are called, if they become colours.
@@ -40,7 +41,7 @@ pub fn values_of(array: &DrawnArray) -> Option<&'static str> {
 impl Marks<'_> {
     /// Returns whether a saved picture has marks.
     pub fn are_saved(&self) -> bool {
-        self.view.look.axes || self.view.look.colorbar && self.has_colors
+        self.has_axes || self.view.look.colorbar && self.has_colors
     }
 
     /// Paints the colour bar at the upper right of `area`.

@@ -55,14 +55,18 @@ impl Drawer {
     /// Returns whether the colour map is used.
     pub fn has_colors(&self) -> bool {
         // A texture contains colours, so it needs no colour map.
-        // Of several arrays, each has its own.
-        let is_one = !self.renderer.drawing().has_others();
-        self.scene == Scene::Field && is_one && values_of(self.array()).is_some()
+        self.scene == Scene::Field && self.is_one() && values_of(self.array()).is_some()
     }
 
     /// Returns what is written over the picture.
     pub fn marks(&self, map: ColorMap) -> Marks<'_> {
-        Marks { view: &self.view, array: self.array(), map, has_colors: self.has_colors() }
+        let has_axes = self.view.look.axes && self.is_one();
+        Marks { view: &self.view, array: self.array(), map, has_colors: self.has_colors(), has_axes }
+    }
+
+    /// Returns whether there is one array. Of several, each has its own limits and place.
+    fn is_one(&self) -> bool {
+        !self.renderer.drawing().has_others()
     }
 
     /// Returns where the array lies in its view of a picture, if it is an image or a line plot.

@@ -11,7 +11,7 @@ use super::super::protocol::{
 use super::super::session::{
     Fault, MAX_ALLOCATED, MAX_ALLOCATIONS, MAX_CHUNKS, MAX_CHUNKS_TOGETHER, Session, Terms, greet,
 };
-use wavefield_draw::{Fit, Look, MAX_VIEWS};
+use wavefield_draw::{ArrayLook, Fit, Look, MAX_VIEWS};
 use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::contents::wave::Grid;
 use wavefield_run::{ClientPanel, Control};
@@ -126,7 +126,7 @@ pub fn converse(events: &[SessionEvent], host: bool, depth: usize) {
                     assert!((1.0..=64.0).contains(&parameters.size));
                     assert!(parameters.field.speed.abs() <= 1000.0);
                 }
-                let look = Look { limits: [0.0, 1.0], size: 3.0, fit: Fit::default() };
+                let look = ArrayLook { limits: [0.0, 1.0], size: 3.0, fit: Fit::default() };
                 for look in change.looks(vec![look; 2], some_parameters()).unwrap_or_default() {
                     assert!(look.limits[0] != look.limits[1] && (1.0..=64.0).contains(&look.size));
                     assert!(look.fit.radius > 0.0 && look.fit.radius.is_finite());

@@ -347,7 +347,7 @@ impl Overlay {
         let picture = ui.available_rect_before_wrap();
         if self.mode != OverlayMode::Off {
             let marks = view.engine.drawer.marks(draft.parameters.colormap);
-            if marks.view.look.axes {
+            if marks.has_axes {
                 marks.axes(&paint, egui.content_rect(), picture);
             }
             marks.legend(&paint, picture);
