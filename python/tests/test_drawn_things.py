@@ -9,8 +9,8 @@ import pytest
 
 import wavefield
 from projection import project
-from test_end_to_end import WHY_NOT
 from test_drawn_parts import BYTES, CLOUD, FAR, RANDOM, agree, fresh, nearest, show
+from test_end_to_end import WHY_NOT
 from wavefield import Camera
 
 __all__ = ["fresh"]
