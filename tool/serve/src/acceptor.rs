@@ -28,7 +28,7 @@ pub(super) struct Greeted {
     pub(super) connection: Connection,
     pub(super) hello: Hello,
     /// `None` means a mesh of the renderer's own grid.
-    pub(super) things: Option<Things>,
+    pub(super) things: Option<Box<Things>>,
     /// The name that the client reports, with its process ID from the kernel.
     pub(super) name: String,
 }
@@ -176,7 +176,7 @@ impl Pending {
         match greeted {
             Ok((hello, things)) => {
                 let name = format!("{} (process {pid})", short(&hello.client, MAX_NAME));
-                let greeted = Greeted { connection, hello, things, name };
+                let greeted = Greeted { connection, hello, things: things.map(Box::new), name };
                 Some(Self::Waiting(greeted, Instant::now() + SEAT_PATIENCE))
             }
             Err((code, reason)) => {

@@ -29,7 +29,7 @@ pub(super) fn welcome(
     parameters: wavefield_run::Parameters,
 ) -> Option<Client> {
     let Greeted { connection, hello, things, name } = greeted;
-    let things = things.unwrap_or_else(|| DrawnArray::mesh(setup.config.grid).into());
+    let things = things.map_or_else(|| DrawnArray::mesh(setup.config.grid).into(), |things| *things);
     let array = things.first;
     let info = engine.device().info();
     let terms = Terms {

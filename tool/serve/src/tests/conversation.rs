@@ -101,10 +101,10 @@ pub fn converse(events: &[SessionEvent], host: bool, depth: usize) {
             SessionEvent::Packet(packet, descriptors) => {
                 match greet(packet, *descriptors) {
                     Ok((_, None)) => {}
-                    Ok((_, Some(array))) => {
-                        assert!(array.words() < 1 << 31 && array.bytes() > 0);
-                        let description = serde_json::to_value(ArrayDescription::from(array)).unwrap();
-                        assert_eq!(described(&description), Ok(array));
+                    Ok((_, Some(things))) => {
+                        assert!(things.first.words() < 1 << 36 && things.first.bytes() > 0);
+                        let description = serde_json::to_value(ArrayDescription::from(&things)).unwrap();
+                        assert_eq!(described(&description), Ok(things));
                     }
                     Err((_, reason)) => assert!(!reason.is_empty() && reason.len() < 1000, "{reason}"),
                 }
@@ -125,6 +125,11 @@ pub fn converse(events: &[SessionEvent], host: bool, depth: usize) {
                     assert!(low.is_finite() && high.is_finite() && low != high);
                     assert!((1.0..=64.0).contains(&parameters.size));
                     assert!(parameters.field.speed.abs() <= 1000.0);
+                }
+                let look = Look { limits: [0.0, 1.0], size: 3.0, fit: Fit::default() };
+                for look in change.looks(vec![look; 2], some_parameters()).unwrap_or_default() {
+                    assert!(look.limits[0] != look.limits[1] && (1.0..=64.0).contains(&look.size));
+                    assert!(look.fit.radius > 0.0 && look.fit.radius.is_finite());
                 }
                 assert!(camera.is_none_or(|place| place.camera().unwrap().eye().is_finite()));
             }

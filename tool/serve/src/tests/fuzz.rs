@@ -62,6 +62,7 @@ fn message() -> BoxedStrategy<Value> {
             let parameters = json!({
                 "speed": f64::from_bits(a), "colormap": "magma", "paused": b % 2 == 0,
                 "limits": [f64::from_bits(b), c], "size": a, "fit": {"center": [a, b, f64::from_bits(c)], "radius": c},
+                "more": [{"limits": [f64::from_bits(a), c], "size": b}, {"fit": {"center": [a, b, c], "radius": f64::from_bits(b)}}],
             });
             let chunks = if c % 3 == 0 { vec![b] } else { vec![b, c] };
             let cameras = if a % 3 == 0 {
@@ -100,8 +101,16 @@ fn array() -> impl Strategy<Value = Value> {
     let dtype = prop::sample::select(vec!["<f4", "<f2", "|u1", "<f8"]);
     // Allowed sides, sides whose product is just too large, and numbers at which arithmetic overflows.
     let side = prop_oneof![0u64..6, (1u64 << 15)..(1 << 17), number()];
-    (kind, prop::collection::vec(side, 0..5), dtype)
-        .prop_map(|(kind, shape, dtype)| json!({"kind": kind, "shape": shape, "dtype": dtype}))
+    let one = (kind, prop::collection::vec(side, 0..5), dtype)
+        .prop_map(|(kind, shape, dtype)| json!({"kind": kind, "shape": shape, "dtype": dtype}));
+    // Now and then with others behind it.
+    (prop::collection::vec(one, 1..4), number()).prop_map(|(mut all, columns)| {
+        let mut first = all.remove(0);
+        if !all.is_empty() {
+            (first["more"], first["columns"]) = (all.into(), (columns % 5).into());
+        }
+        first
+    })
 }
 
 /// Something like a camera.

@@ -23,3 +23,5 @@ mod serve;
 mod serve_arrays;
 #[cfg(target_os = "linux")]
 mod serve_renders;
+#[cfg(target_os = "linux")]
+mod serve_things;

@@ -19,19 +19,19 @@ use wavefield_serve::protocol::{
 };
 use wavefield_serve::socket::{Connection, Received};
 
-fn array(kind: &str, shape: &[u64], dtype: &str) -> Value {
+pub(crate) fn array(kind: &str, shape: &[u64], dtype: &str) -> Value {
     json!({"kind": kind, "shape": shape, "dtype": dtype})
 }
 
 /// Connects a client with this array.
-fn client(renderer: &Renderer, array: &Value) -> Client {
+pub(crate) fn client(renderer: &Renderer, array: &Value) -> Client {
     let client = renderer.client_of(array).unwrap_or_else(|refused| panic!("{array}: {refused:?}"));
     assert_eq!(serde_json::to_value(&client.welcome.array).unwrap(), *array);
     client
 }
 
 /// Sends these bytes as frame `frame`, and returns the picture of it.
-fn shown(client: &mut Client, frame: u64, bytes: &[u8]) -> Seen {
+pub(crate) fn shown(client: &mut Client, frame: u64, bytes: &[u8]) -> Seen {
     client.frame(frame, bytes);
     client.say(&FromClient::Snapshot { after: Some(frame) });
     let seen = client.seen();
@@ -39,7 +39,11 @@ fn shown(client: &mut Client, frame: u64, bytes: &[u8]) -> Seen {
     seen
 }
 
-fn set(client: &mut Client, parameters: SettingsChange, camera: Option<CameraPlace>) -> FromServer {
+pub(crate) fn set(
+    client: &mut Client,
+    parameters: SettingsChange,
+    camera: Option<CameraPlace>,
+) -> FromServer {
     client.say(&FromClient::Set { parameters, camera });
     client.answer().0
 }
@@ -48,11 +52,11 @@ fn floats(numbers: &[f32]) -> Vec<u8> {
     bytemuck::cast_slice(numbers).to_vec()
 }
 
-fn near(found: [u8; 3], want: [u8; 3]) -> bool {
+pub(crate) fn near(found: [u8; 3], want: [u8; 3]) -> bool {
     found.iter().zip(want).all(|(a, b)| a.abs_diff(b) <= 3)
 }
 
-const VIRIDIS: [[u8; 3]; 2] = [[68, 1, 84], [253, 231, 37]];
+pub(crate) const VIRIDIS: [[u8; 3]; 2] = [[68, 1, 84], [253, 231, 37]];
 
 #[test]
 fn a_mesh_of_any_grid_is_drawn_and_the_renderers_own_comes_back() {
