@@ -244,6 +244,7 @@ class Session:
         parameters = self.renderer.parameters
         parameters.update(message["parameters"])
         self.renderer.more = parameters.pop("more", self.renderer.more)
+        self.renderer.names = parameters.pop("names", self.renderer.names)
         if parameters.get("units") == [0.0, 1.0]:
             del parameters["units"]
         self.renderer.camera = message.get("camera", self.renderer.camera)
@@ -340,6 +341,8 @@ class FakeRenderer:
         }
         self.more: list[dict[str, Any]] = []
         """The parameters of the arrays behind the first."""
+        self.names: list[str] = []
+        """Those of views side by side."""
         self.answers: dict[str, Answer] = {}
         self.goodbye: Callable[[Session], None] = lambda _session: None
         """Called between a client's `bye` and the end of its connection."""

@@ -118,6 +118,13 @@ def test_each_array_has_its_limits_and_all_are_saved_on_screen() -> None:
     columns = [[view[360, int(426 * (n + 0.5) / 30)].astype(int) for n in range(30)] for view in views]
     up, down, far = map(np.array, columns)
     assert abs(up - down[::-1]).max() <= 2 and abs(up - far).max() <= 2 and abs(up - down).max() > 100
+    # Each view has its name at its corner, and nothing else is over it: the same view without is a ramp.
+    bare = np.array(field.render(size=(wide, high)))[..., :3].astype(int)
+    written = (abs(picture[..., :3] - bare) > 8).any(2)
+    for number, name in enumerate(arrays):
+        ys, xs = np.nonzero(written[:, wide * number // 3 : wide * (number + 1) // 3])
+        assert 4 <= xs.min() <= 10 and 4 <= ys.min() and ys.max() < 30, name
+        assert 4 * len(name) < xs.max() < 8 + 11 * len(name), "as long as the name"
     # viridis from end to end.
     assert abs(up[0] - [68, 1, 84]).max() <= 6 and abs(up[-1] - [253, 231, 37]).max() <= 6
     show({**arrays, "down": {"array": ramp, "limits": (0, 1)}}, columns=3)

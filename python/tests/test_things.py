@@ -34,6 +34,7 @@ def test_arrays_lie_behind_each_other(started: list[Started], renderer: FakeRend
     cloud = {"kind": "points", "shape": [6, 3], "dtype": "<f4"}
     parts = {"faces": {"shape": [2, 3], "dtype": "<i4"}, "colors": {"shape": [6, 3], "dtype": "|u1"}}
     assert described == {**cloud, "more": [{**cloud, "kind": "triangles", **parts}, cloud]}
+    assert renderer.names == []
     np.testing.assert_array_equal(renderer.frames[0], CLOUD)
     for name, array in {"1": np.float32(OTHER), "1.faces": FACES, "1.colors": RGB, "2": CLOUD}.items():
         np.testing.assert_array_equal(renderer.parts[0][name], array)
@@ -67,6 +68,7 @@ def test_views_side_by_side_have_fits_of_their_own(started: list[Started], rende
     assert renderer.parameters["limits"] == [0, 14]
     for more, array in zip(renderer.more, (CLOUD, other), strict=True):
         np.testing.assert_allclose(more["fit"]["center"], (array.min(0) + array.max(0)) / 2, rtol=1e-6)
+    assert renderer.names == ["image", "cloud", "other"]
     # Seen from above, though the first is an image.
     assert renderer.camera["elevation"] == pytest.approx(0.52)
     # A view's limits change alone, and more columns than views make one row.
@@ -97,6 +99,8 @@ def test_one_view_of_plots_and_of_surfaces(started: list[Started], renderer: Fak
         ({}, {}, ValueError, "takes 1 to 16 arrays at once, not 0"),
         ({f"{n}": CLOUD for n in range(17)}, {}, ValueError, "takes 1 to 16 arrays at once, not 17"),
         ({7: CLOUD}, {}, TypeError, "the names of arrays must be text, not 7"),
+        ({"two\nlines": CLOUD}, {}, ValueError, "the name of an array has one line of at most 100 bytes"),
+        ({"x" * 101: CLOUD}, {}, ValueError, "the name of an array has one line of at most 100 bytes"),
         ({"a": {"array": CLOUD, "colours": RGB}}, {}, TypeError, "\"a\": there is no argument 'colours'"),
         ({"a": {"colors": RGB}}, {}, TypeError, '"a": its array is missing'),
         ({"a": CLOUD, "b": {"array": CLOUD, "colors": RGB[:5]}}, {}, ValueError, '"b": colors must have a row for'),

@@ -117,6 +117,8 @@ class _Prepared:
     fit: _fit.Fit
     others: tuple[_things.Look, ...] = ()
     """How the arrays behind it are drawn."""
+    names: tuple[str, ...] = ()
+    """Those of views side by side."""
 
 
 @dataclass
@@ -251,7 +253,7 @@ class _Shower:
                 wanted |= {"axes": False, "colorbar": False}
             changes = {name: value for name, value in wanted.items() if value != parameters.get(name)}
             field._draw_in(prepared.choice, prepared.fit, camera, changes)
-            field._draw_others(prepared.others)
+            field._draw_others(prepared.others, prepared.names)
             self.kept = {}
             _draw(self, field, field._read(prepared.source), prepared.converted, wait)
         except RendererGone as gone:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from ._layout import Layout
     from .field import Field
 
+LONGEST = 100
+"""The most bytes of a name."""
+
 USUAL_SIZE = 3.0
 """The renderer's first `size`."""
 
@@ -56,6 +59,8 @@ def entries(arrays: dict[Any, Any], own: Mapping[str, Any], usual: dict[str, Any
     for name, value in arrays.items():
         if not isinstance(name, str):
             raise TypeError(f"the names of arrays must be text, not {brief(name)}")
+        if len(name.encode(errors="replace")) > LONGEST or not name.isprintable():
+            raise ValueError(f"the name of an array has one line of at most {LONGEST} bytes, not {brief(name)}")
         its = value if isinstance(value, dict) else {"array": value}
         if unknown := [argument for argument in its if argument not in known]:
             raise TypeError(f'"{name}": there is no argument {unknown[0]!r} of one array; there are {", ".join(known)}')
@@ -119,6 +124,7 @@ def prepare(several: Entries, columns: int | None, camera: Any, last: Field | No
     return replace(
         first,
         layout=layout,
+        names=tuple(several) if layout.columns else (),
         fit=replace(first.fit, fresh=fresh),
         converted=next((made.converted for made, _ in finished if made.converted), ""),
         others=tuple(replace(look, fit=replace(look.fit, fresh=False)) for _, look in finished[1:]),

@@ -115,6 +115,8 @@ class Field(Interactive):
         self._axes: dict[str, Any] = {}
         # How the other arrays of a frame are drawn, and the parameters that were sent for them.
         self._others: tuple[Look, ...] = ()
+        # Of views side by side.
+        self._names: tuple[str, ...] = ()
         # Whether a picture was taken.
         self._pictured = False
         # Whether the program asks if the field is closed: then a closed window is no error.
@@ -542,11 +544,14 @@ class Field(Interactive):
             self._set_parameters(values, camera)
         self._fit, self._axes = replace(fit, fresh=False), axes
 
-    def _draw_others(self, others: tuple[Look, ...]) -> None:
-        """Draw the other arrays of a frame with these limits, sizes and fits."""
+    def _draw_others(self, others: tuple[Look, ...], names: tuple[str, ...]) -> None:
+        """Draw the other arrays of a frame with these limits, sizes and fits, and views with these names."""
+        values: dict[str, Any] = {} if names == self._names else {"names": list(names)}
         if (more := [look.message() for look in others]) != [look.message() for look in self._others]:
-            self._set_parameters({"more": more})
-        self._others = others
+            values["more"] = more
+        if values:
+            self._set_parameters(values)
+        self._others, self._names = others, names
 
     def _show_later(self, source: _source.Source) -> Shown:
         """Keep a copy of an array until the renderer is free, or until another is shown."""
@@ -648,7 +653,7 @@ class Field(Interactive):
     @property
     def _has_marks(self) -> bool:
         """Return whether something is written over its pictures, other than those for programs."""
-        return bool(self.parameters.get("colorbar") or self.parameters.get("axes"))
+        return bool(self.parameters.get("colorbar") or self.parameters.get("axes") or self._names)
 
     def _screenshot(self, after: int | None) -> NDArray[np.uint8]:
         """Ask for the picture on screen, whatever it shows."""

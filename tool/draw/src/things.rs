@@ -1,13 +1,13 @@
 //! The arrays of a slot: what draws each, how it looks, and where it is in the picture.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use ash::vk;
 
 use super::pipeline::Pipeline;
 use super::raster::{Passes, Work};
-use super::{FieldView, Fit, Style};
+use super::{FieldView, Fit, Label, Style};
 use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::contents::things::Things;
 
@@ -51,6 +51,16 @@ impl Drawing {
         self.others.set_looks(looks);
     }
 
+    /// Returns the names of the views, and where each begins, as parts of the picture's width and height.
+    pub fn names(&self) -> Vec<([f32; 2], Label)> {
+        self.others.names()
+    }
+
+    /// Changes the names of views side by side, also in clones.
+    pub fn set_names(&self, names: Vec<Label>) {
+        self.others.names.replace(names);
+    }
+
     /// Returns the size of the first array's view in a picture.
     pub fn first_view(&self, picture: vk::Extent2D) -> vk::Extent2D {
         self.others.cell(picture.into(), 0).extent
@@ -92,11 +102,12 @@ pub(super) struct Thing {
     look: Cell<ArrayLook>,
 }
 
-/// The arrays behind the first. Clones share how these look.
+/// The arrays behind the first. Clones share how these look, and the names.
 #[derive(Clone)]
 pub(super) struct Others {
     pub(super) things: Rc<[Thing]>,
     columns: u32,
+    names: Rc<RefCell<Vec<Label>>>,
 }
 
 impl From<&Things> for Others {
@@ -105,7 +116,8 @@ impl From<&Things> for Others {
             let look = Cell::new(ArrayLook::of(&array));
             Thing { array, offset, look }
         };
-        Self { things: things.more.iter().map(thing).collect(), columns: things.columns }
+        let (columns, names) = (things.columns, Rc::default());
+        Self { things: things.more.iter().map(thing).collect(), columns, names }
     }
 }
 
@@ -122,6 +134,17 @@ impl Others {
         for (thing, &look) in self.things.iter().zip(looks) {
             thing.look.set(look);
         }
+    }
+
+    fn names(&self) -> Vec<([f32; 2], Label)> {
+        // So large that the corners are exact enough.
+        let whole = vk::Extent2D { width: 1 << 16, height: 1 << 16 };
+        let corner = |(number, &name): (usize, &Label)| {
+            let vk::Offset2D { x, y } = self.cell(whole.into(), number).offset;
+            ([x, y].map(|at| at as f32 / whole.width as f32), name)
+        };
+        let count = if self.columns == 0 { 0 } else { 1 + self.things.len() };
+        self.names.borrow().iter().take(count).enumerate().map(corner).collect()
     }
 
     /// Returns how many uniforms a view of the slot needs: one for each array and one for [`Others::cell`]'s rest.

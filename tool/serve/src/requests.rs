@@ -94,8 +94,12 @@ impl RequestHandler<'_> {
     fn set(&mut self, request: Request, change: &SettingsChange, camera: Option<Camera>) -> Result<()> {
         let now = protocol::ClientParameters { field: *self.parameters, ..self.client.told };
         let looks = self.client.drawing.looks();
-        match change.apply(now).and_then(|wanted| Ok((wanted, change.looks(looks, wanted)?))) {
-            Ok((wanted, looks)) => {
+        let wanted = change.apply(now);
+        match wanted.and_then(|wanted| Ok((wanted, change.looks(looks, wanted)?, change.names()?))) {
+            Ok((wanted, looks, names)) => {
+                if let Some(names) = names {
+                    self.client.drawing.set_names(names);
+                }
                 if wanted.field.colormap != self.parameters.colormap {
                     self.engine.set_color_map(wanted.field.colormap)?;
                 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::protocol::short;
 use wavefield_draw::{ArrayLook, Camera, ColorMap, FieldView, Fit, Label, Look, Norm};
 use wavefield_gpu::report::word;
+use wavefield_handoff::contents::things::MAX_THINGS;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClientParameters {
@@ -50,6 +51,8 @@ pub struct SettingsChange {
     pub look: Box<LookChange>,
     /// Of the arrays behind the first. They have `limits`, `size` and `fit`.
     pub more: Option<Vec<SettingsChange>>,
+    /// Of views side by side.
+    pub names: Option<Vec<String>>,
 }
 
 /// A [`Look`] as a client sends it.
@@ -173,6 +176,13 @@ impl SettingsChange {
         }
         parameters.field.paused = self.paused.unwrap_or(parameters.field.paused);
         Ok(parameters)
+    }
+
+    /// Returns the new names of views, if there are any.
+    pub fn names(&self) -> Result<Option<Vec<Label>>, String> {
+        let labels =
+            |names: &Vec<String>| names.iter().take(MAX_THINGS).map(|name| Label::new(name)).collect();
+        self.names.as_ref().map(labels).transpose()
     }
 
     /// Returns how the arrays behind the first look after this change. `now`: the parameters of the first after it.
@@ -312,6 +322,12 @@ mod tests {
         ] {
             assert!(wish(text).unwrap_err().contains(words), "{text}");
         }
+        let names = |name: &str| {
+            let change = SettingsChange { names: Some(vec![name.into(); 99]), ..SettingsChange::default() };
+            change.names().map(|names| names.unwrap().len())
+        };
+        assert_eq!(names("pressure"), Ok(MAX_THINGS));
+        assert!(names("a\nb").is_err() && names(&"x".repeat(101)).is_err());
         // All have one norm.
         let logarithm =
             serde_json::from_str::<SettingsChange>(r#"{"norm": "log", "limits": [1, 9]}"#).unwrap();

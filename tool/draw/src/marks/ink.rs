@@ -29,6 +29,7 @@ impl Ink {
             if marks.has_axes {
                 marks.axes(&painter, area, area);
             }
+            marks.view_names(&painter, area, area);
             if marks.view.look.colorbar {
                 marks.legend(&painter, area);
             }

@@ -7,7 +7,7 @@ mod ticks;
 
 use egui::{Color32, FontId, Mesh, Painter, Pos2, Rect, Stroke, Vec2, pos2, vec2};
 
-use super::{ColorMap, FieldView, has_color_map};
+use super::{ColorMap, FieldView, Label, has_color_map};
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
 
 pub use ink::Ink;
@@ -27,6 +27,8 @@ pub struct Marks<'a> {
     /// Whether the array's values have colours.
     pub has_colors: bool,
     pub has_axes: bool,
+    /// The names of views side by side: see [`Drawing::names`](crate::Drawing::names).
+    pub names: Vec<([f32; 2], Label)>,
 }
 
 /// Returns what an array's values are called, if they become colours.
@@ -41,7 +43,20 @@ pub fn values_of(array: &DrawnArray) -> Option<&'static str> {
 impl Marks<'_> {
     /// Returns whether a saved picture has marks.
     pub fn are_saved(&self) -> bool {
-        self.has_axes || self.view.look.colorbar && self.has_colors
+        self.has_axes || !self.names.is_empty() || self.view.look.colorbar && self.has_colors
+    }
+
+    /// Paints the name of each view at its upper left corner, unless it is outside `area`.
+    pub fn view_names(&self, painter: &Painter, picture: Rect, area: Rect) {
+        for ([x, y], name) in &self.names {
+            let text = painter.layout_no_wrap(name.text().to_owned(), FontId::proportional(12.0), PALE);
+            let at = picture.min + picture.size() * vec2(*x, *y) + vec2(8.0, 8.0);
+            if area.contains(at) && !name.text().is_empty() {
+                let paper = Rect::from_min_size(at, text.size()).expand2(vec2(3.0, 1.0));
+                painter.rect_filled(paper, 3.0, PAPER);
+                painter.galley(at, text, Color32::WHITE);
+            }
+        }
     }
 
     /// Paints the colour bar at the upper right of `area`.

@@ -61,7 +61,8 @@ impl Drawer {
     /// Returns what is written over the picture.
     pub fn marks(&self, map: ColorMap) -> Marks<'_> {
         let has_axes = self.view.look.axes && self.is_one();
-        Marks { view: &self.view, array: self.array(), map, has_colors: self.has_colors(), has_axes }
+        let (has_colors, names) = (self.has_colors(), self.renderer.drawing().names());
+        Marks { view: &self.view, array: self.array(), map, has_colors, has_axes, names }
     }
 
     /// Returns whether there is one array. Of several, each has its own limits and place.

@@ -350,6 +350,7 @@ impl Overlay {
             if marks.has_axes {
                 marks.axes(&paint, egui.content_rect(), picture);
             }
+            marks.view_names(&paint, egui.content_rect(), picture);
             marks.legend(&paint, picture);
             if let (Some(found), Some(at)) =
                 (view.engine.observers.under_pointer(), egui.pointer_latest_pos())
