@@ -123,7 +123,7 @@ def test_each_array_has_its_limits_and_all_are_saved_on_screen() -> None:
     written = (abs(picture[..., :3] - bare) > 8).any(2)
     for number, name in enumerate(arrays):
         ys, xs = np.nonzero(written[:, wide * number // 3 : wide * (number + 1) // 3])
-        assert 4 <= xs.min() <= 10 and 4 <= ys.min() and ys.max() < 30, name
+        assert 4 <= xs.min() <= 10 and ys.min() >= 4 and ys.max() < 30, name
         assert 4 * len(name) < xs.max() < 8 + 11 * len(name), "as long as the name"
     # viridis from end to end.
     assert abs(up[0] - [68, 1, 84]).max() <= 6 and abs(up[-1] - [253, 231, 37]).max() <= 6

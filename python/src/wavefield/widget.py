@@ -114,8 +114,11 @@ class Widget(_libraries.need("jupyter_rfb", "wavefield.Widget").RemoteFrameBuffe
         # A drag counts in pixels of the picture, whatever its size on the page.
         height, width, _ = self._last.shape
         right, down = right * width / self._size[0], down * height / self._size[1]
-        view = self._field._welcome.layout.view
-        if view in ("image", "plot"):
+        layout = self._field._welcome.layout
+        view = layout.view
+        if layout.columns:  # and in those of a view
+            width, height = width // layout.columns, height // -(-(1 + len(layout.more)) // layout.columns)
+        if layout.views <= {"image", "plot"}:
             rows, cols = self._field.shape[:2] if view == "image" else (height, width)
             unit = 0.5 * max(rows, cols) * min(width / cols, height / rows) * FITTING_DISTANCE  # at a distance of 1
             unit *= 1 if view == "image" else 0.9  # a plot has so much of the picture

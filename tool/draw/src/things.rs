@@ -51,6 +51,11 @@ impl Drawing {
         self.others.set_looks(looks);
     }
 
+    /// Returns whether all arrays are seen from the front: see [`DrawnArray::is_flat`].
+    pub fn is_flat(&self) -> bool {
+        self.array.is_flat() && self.others.things.iter().all(|thing| thing.array.is_flat())
+    }
+
     /// Returns the names of the views, and where each begins, as parts of the picture's width and height.
     pub fn names(&self) -> Vec<([f32; 2], Label)> {
         self.others.names()

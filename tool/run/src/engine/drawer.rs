@@ -70,10 +70,11 @@ impl Drawer {
         !self.renderer.drawing().has_others()
     }
 
-    /// Returns where the array lies in its view of a picture, if it is an image or a line plot.
+    /// Returns where the array lies in its view of a picture, if all are images or line plots.
     pub fn image_in(&self, picture: vk::Extent2D) -> Option<Placement> {
-        let vk::Extent2D { width, height } = self.renderer.drawing().first_view(picture);
+        let drawing = self.renderer.drawing();
+        let vk::Extent2D { width, height } = drawing.first_view(picture);
         let size = (width, height);
-        self.array().is_flat().then(|| Placement::of(self.array(), &self.view.camera, size))
+        drawing.is_flat().then(|| Placement::of(self.array(), &self.view.camera, size))
     }
 }

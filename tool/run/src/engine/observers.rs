@@ -160,6 +160,10 @@ impl Observers {
         at: (f32, f32),
         picture: vk::Extent2D,
     ) -> Result<()> {
+        // Of several arrays, the index does not say which.
+        if drawer.renderer.drawing().has_others() {
+            return Ok(());
+        }
         if drawer.scene == Scene::Field {
             self.start_probe(work, drawer)?;
         }

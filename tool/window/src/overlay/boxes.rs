@@ -72,7 +72,7 @@ fn notice(egui: &Context, picture: Rect, words: &str) {
 fn keys(egui: &Context, view: &OverlayView<'_>) {
     let drawer = &view.engine.drawer;
     let shown = Shown {
-        is_image: drawer.array().is_flat(),
+        is_image: drawer.renderer.drawing().is_flat(),
         has_color_map: drawer.has_colors(),
         still: view.still,
         has_lanes: !view.serves,

@@ -44,8 +44,10 @@ impl<S: Screen> WindowState<S> {
         let Some(action) = action.filter(|action| is_pressed && self.screen.takes(*action)) else {
             let (extent, scale) = (self.screen.extent(), self.overlay.scale);
             let image = self.run.engine.drawer.image_in(extent);
+            // A drag counts in heights of a view.
+            let height = self.run.engine.drawer.renderer.drawing().first_view(extent).height;
             let camera = &mut self.run.engine.drawer.view.camera;
-            self.controls.handle(&event, camera, image, (extent.height, scale));
+            self.controls.handle(&event, camera, image, (height, scale));
             let clicked = self.controls.clicked(&event);
             if let Some(at) = clicked {
                 let clicked = self.run.click((scale * at.x, scale * at.y), extent);
@@ -75,10 +77,12 @@ impl<S: Screen> WindowState<S> {
             Action::Help => self.overlay.boxes.help = !self.overlay.boxes.help,
             Action::Reset => {
                 self.controls.rotating = false;
-                let array = self.run.engine.drawer.array();
-                self.run.engine.drawer.view.camera = match *array == DrawnArray::mesh(self.run.config.grid) {
-                    true => self.controls.first,
-                    false => self.run.config.camera_for(array),
+                let drawing = self.run.engine.drawer.renderer.drawing();
+                let is_own = *drawing.array() == DrawnArray::mesh(self.run.config.grid);
+                self.run.engine.drawer.view.camera = match (is_own, drawing.is_flat()) {
+                    (true, _) => self.controls.first,
+                    (false, true) => self.run.config.camera_for(drawing.array()),
+                    (false, false) => self.run.config.camera(),
                 };
             }
             Action::Rotate => self.controls.rotating = !self.controls.rotating,
