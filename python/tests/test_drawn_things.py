@@ -9,11 +9,13 @@ import pytest
 
 import wavefield
 from projection import project
-from test_drawn_parts import BYTES, CLOUD, FAR, RANDOM, agree, fresh, nearest, show
+from test_drawn_parts import BYTES, CLOUD, FAR, agree, fresh, nearest, show
 from test_end_to_end import WHY_NOT
 from wavefield import Camera
 
 __all__ = ["fresh"]
+# Not that of `test_drawn_parts`, whose pictures would change.
+RANDOM = np.random.default_rng(57)
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 OTHER = 1.4 * RANDOM.normal(size=(200, 3))
 OTHER_BYTES = RANDOM.integers(0, 256, (200, 3), np.uint8)

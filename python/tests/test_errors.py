@@ -603,7 +603,7 @@ class Sparse:
     ("array", "words"),
     [
         (None, r"this NoneType .*it is no array\): show an array of numbers"),
-        ({}, r"this dict .*it is no array"),
+        ({}, r"takes 1 to 16 arrays at once, not 0|this dict .*it is no array"),
         ("cat.png", r"'cat.png' is a name, not an array: read the file first"),
         (Path("cat.png"), r"is a name, not an array"),
         (b"cat.png", r"is a name, not an array"),
