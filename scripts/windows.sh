@@ -46,6 +46,8 @@ END
     wineboot --init
     wine reg add 'HKCU\Software\Wine\Explorer' /f /v Desktop /d Default
     wine reg add 'HKCU\Software\Wine\Explorer\Desktops' /f /v Default /d 1280x720
+    # A desktop ends with its last program, so one stays.
+    tail --pid=$$ -f /dev/null | wine cmd &
     wine explorer /desktop=Default,1280x720 &
     wait_for window 'Wine desktop'
 }

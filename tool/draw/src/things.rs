@@ -46,7 +46,7 @@ impl Drawing {
         self.others.looks()
     }
 
-    /// Changes how they look, from the next [`FieldRenderer::set_view`] on, also in clones.
+    /// Changes how they look, from the next view that is set on, also in clones.
     pub fn set_looks(&self, looks: &[ArrayLook]) {
         self.others.set_looks(looks);
     }
