@@ -955,23 +955,6 @@ def parts(out: Path) -> str:
     return "; ".join(f"{name}: {gpu_parts.compare(MEMORY, make)}" for name, make in makers.items())
 
 
-@check("parts-rates", 300)
-def parts_rates(out: Path) -> str:
-    """How long frames take of two million points and of a million triangles, with parts and without."""
-    lines = [f"{'microseconds':34} {'frames':>7} {'p50':>8} {'p99':>8}"]
-    for name, (layout, arrays) in gpu_parts.layouts(1.0 if MEMORY == "cuda" else 1e-3).items():
-        with (
-            serve(out, "parts-rates", "--pace", "0") as (path, figures, _),
-            patiently(path, ring=3, **layout) as field,
-        ):
-            gpu_parts.draw(field, arrays, 2000 if MEMORY == "cuda" else 20)
-            field.save(out / f"{name.replace(', ', '-').replace(' ', '-')}.png")
-        frame = client_stretches(figures)[-1]["frame_us"]
-        lines.append(f"{name:34} {frame['frames']:7d} {frame['p50']:8d} {frame['p99']:8d}")
-    (out / "parts-rates.txt").write_text("\n".join(lines) + "\n")
-    return "\n".join(lines)
-
-
 THREE_LINES = {
     "cupy": """import cupy as cp, wavefield
 y, x = cp.mgrid[-3:3:480j, -4:4:640j]

@@ -53,35 +53,3 @@ def compare(memory: Any, of: Callable[[np.ndarray], Any]) -> str:
         np.testing.assert_allclose(depth[both], depth2[both], rtol=1e-3)
         assert (abs(color.astype(int) - color2).max(2) > 4).mean() < 5e-3, f"{name}: the colours differ"
     return ", ".join(cases)
-
-
-def layouts(scale: float) -> dict[str, tuple[dict[str, Any], dict[str, np.ndarray]]]:
-    """Return what to connect with, and what to write: two million points and a million triangles, times `scale`."""
-    random = np.random.default_rng(7)
-    count, side = round(2e6 * scale), round(708 * scale**0.5)
-    cloud = random.normal(size=(count, 3)).astype(np.float32) / 3
-    rgb, sizes = random.integers(0, 256, (count, 3), np.uint8), random.uniform(1, 5, count).astype(np.float32)
-    rgba = random.random((count, 4), np.float32)
-    corners, faces = grid_of_triangles(side, side)
-    mesh = np.concatenate([corners, corners[:, 1:2]], 1).reshape(side, side, 4)
-    cases: dict[str, tuple[dict[str, Any], dict[str, np.ndarray]]] = {}
-    for name, kind, array, parts in (
-        ("points", "points", cloud, {}),
-        ("points, RGB bytes", "points", cloud, {"colors": rgb}),
-        ("points, RGBA floats, sizes", "points", cloud, {"colors": rgba, "sizes": sizes}),
-        ("mesh", "mesh", mesh, {}),
-        ("triangles", "triangles", corners, {"faces": faces}),
-        ("triangles, RGB bytes", "triangles", corners, {"faces": faces, "colors": rgb[: len(corners)]}),
-    ):
-        described = {part: (value.shape, str(value.dtype)) for part, value in parts.items()}
-        cases[name] = {"kind": kind, "shape": array.shape, "parts": described}, {"": array, **parts}
-    return cases
-
-
-def draw(field: wavefield.Field, arrays: dict[str, np.ndarray], frames: int) -> None:
-    """Write each slot once, and then hand over frames that are there already."""
-    for number in range(frames):
-        with field.frame() as frame:
-            if number < field.ring:
-                for name, array in arrays.items():
-                    (frame.part(name) if name else frame).copy_from(array)
