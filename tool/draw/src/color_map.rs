@@ -37,7 +37,9 @@ pub enum ColorMap {
     Own([[u8; 3]; COLORS]),
 }
 
-/// matplotlib's tables times 255, rounded: a line for each, its name and its colours.
+/// matplotlib's tables times 255, rounded: a line for each, its name and its colours. `turbo` is Anton Mikhailov's
+/// (Google, Apache-2.0), `coolwarm` Kenneth Moreland's, `RdBu` Cynthia Brewer's (colorbrewer.org, Apache-2.0),
+/// `twilight` Bastian Bechtold's (CC0).
 const TABLES: &str = include_str!("color_maps.txt");
 
 impl ColorMap {
