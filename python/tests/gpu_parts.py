@@ -1,4 +1,4 @@
-"""Arrays with parts on a GPU, for gpu_check.py: what each library's arrays look like, and how long large ones take."""
+"""Arrays with parts on a GPU, for gpu_check.py: what each library's arrays look like."""
 
 from __future__ import annotations
 

@@ -291,20 +291,24 @@ def check(book: Notebook, at: int, end: int) -> str:
     return f"a drag, a move and the wheel changed {changes} of the pixels; {len(sources)} pictures in 2 s"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options() -> Path:
+    """Return the folder of `--out`."""
+    parser = argparse.ArgumentParser(
+        description=sys.modules["__main__"].__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=Path("target/jupyterlab-check"))
-    options = parser.parse_args()
-    source = json.loads((HERE.parent / "examples/notebook.ipynb").read_text())
-    cells = source["cells"]
-    (at,) = (n for n, cell in enumerate(cells) if "wavefield.Widget(field, write)" in "".join(cell["source"]))
-    # A paused wave stands still, so that pictures can be compared.
-    more = [f'field.parameters["paused"] = {paused}' for paused in (True, False)]
-    more += [BUSY, 'print("turned now" if field.camera != first else "never turned")']
-    empty: dict[str, Any] = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
-    cells[at + 1 : at + 1] = [{**empty, "id": f"check-{n}", "source": code} for n, code in enumerate(more)]
+    return Path(parser.parse_args().out).resolve()
+
+
+def code_cell(name: str, source: str) -> dict[str, Any]:
+    """Return a cell of a notebook."""
+    return {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "id": name, "source": source}
+
+
+def check_both(root: Path, notebook: dict[str, Any], check: Callable[[Browser, str, Path, bool], str]) -> None:
+    """Check a notebook where events reach the kernel while a cell runs, and where they do not: the last argument."""
     for over_subshells in ("perCommTarget", "disabled"):
-        out = options.out.resolve() / over_subshells
+        out = root / over_subshells
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)
         with (
@@ -313,13 +317,25 @@ def main() -> None:
             jupyterlab(Path(folder), over_subshells) as url,
             chromium(Path(profile)) as browser,
         ):
-            (Path(folder) / "notebook.ipynb").write_text(json.dumps(source))
+            (Path(folder) / "notebook.ipynb").write_text(json.dumps(notebook))
             try:
-                said = check(Notebook(browser, url, out), at, len(cells))
+                said = check(browser, url, out, over_subshells != "disabled")
             except BaseException:
                 browser.shot(out / "failed.png")
                 raise
             print(f"commsOverSubshells {over_subshells}: {said}", flush=True)
+
+
+def main() -> None:
+    out = options()
+    source = json.loads((HERE.parent / "examples/notebook.ipynb").read_text())
+    cells = source["cells"]
+    (at,) = (n for n, cell in enumerate(cells) if "wavefield.Widget(field, write)" in "".join(cell["source"]))
+    # A paused wave stands still, so that pictures can be compared.
+    more = [f'field.parameters["paused"] = {paused}' for paused in (True, False)]
+    more += [BUSY, 'print("turned now" if field.camera != first else "never turned")']
+    cells[at + 1 : at + 1] = [code_cell(f"check-{n}", code) for n, code in enumerate(more)]
+    check_both(out, source, lambda browser, url, out, _: check(Notebook(browser, url, out), at, len(cells)))
 
 
 if __name__ == "__main__":

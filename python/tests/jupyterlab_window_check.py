@@ -9,17 +9,13 @@ meanwhile, while one does. It clicks on a pixel, presses a key, turns the wheel 
 
 from __future__ import annotations
 
-import argparse
 import json
-import shutil
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jupyterlab_check import Notebook, chromium, jupyterlab, wait
+from jupyterlab_check import Notebook, check_both, code_cell, options, wait
 
 CELLS = (
     """
@@ -128,30 +124,11 @@ def check(book: Window, over_subshells: bool) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("target/jupyterlab-check"))
-    options = parser.parse_args()
-    empty: dict[str, Any] = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
-    cells = [{**empty, "id": f"cell-{n}", "source": source.strip()} for n, source in enumerate(CELLS)]
+    out = options()
+    cells = [code_cell(f"cell-{n}", source.strip()) for n, source in enumerate(CELLS)]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
-    for over_subshells in ("perCommTarget", "disabled"):
-        out = options.out.resolve() / over_subshells
-        shutil.rmtree(out, ignore_errors=True)
-        out.mkdir(parents=True)
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile,
-            jupyterlab(Path(folder), over_subshells) as url,
-            chromium(Path(profile)) as browser,
-        ):
-            (Path(folder) / "notebook.ipynb").write_text(json.dumps(notebook))
-            try:
-                said = check(Window(browser, url, out), over_subshells != "disabled")
-            except BaseException:
-                browser.shot(out / "failed.png")
-                raise
-            print(f"commsOverSubshells {over_subshells}: {said}", flush=True)
+    check_both(out, notebook, lambda browser, url, out, live: check(Window(browser, url, out), live))
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def test_the_page_comes_first_and_then_news_and_pictures(viewer: Viewer, there: 
     until(lambda: len(told) == 3)
     assert json.loads(told[2])["ended"]
     viewer.say('{"type":"open"}')
-    assert json.loads(told[3])["ended"], "a page that is opened after the end says so"
+    assert json.loads(told[3])["ended"], "a page that opens after the end is told of it"
 
 
 def test_what_a_page_says_is_sent_whole(viewer: Viewer, there: Renderer) -> None:

@@ -23,7 +23,9 @@ def spelled(values: dict[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """
     if values.get("colormap") is None:
         return values
-    colormap, turned = _colormap(values["colormap"])
+    colormap = text_of(values["colormap"])
+    if turned := colormap.removesuffix("_r") in get_args(Colormap) and colormap.endswith("_r"):
+        colormap = colormap.removesuffix("_r")
     inverts = values.get("invert")
     if turned or inverts is not None or now.get("invert"):
         values = {**values, "invert": bool(inverts) != turned}
@@ -37,21 +39,20 @@ def check_norm(norm: object) -> None:
         raise kind(f'norm must be "linear", "log" or "symlog", not {brief(norm)}')
 
 
-def _colormap(value: Any) -> tuple[str, bool]:
-    """Return a colour map's name or its colours, and whether it is turned around."""
+def text_of(value: Any) -> str:
+    """Return a colour map's name, which may end in `_r`, or its colours as a message has them."""
     if isinstance(value, str):
-        name = value.removesuffix("_r")
-        if name in get_args(Colormap) or value.startswith("#"):
-            return name, name != value
+        if value.removesuffix("_r") in get_args(Colormap) or value.startswith("#"):
+            return value
         # The renderer says which names it knows.
         value = _of_matplotlib(value)
         if isinstance(value, str):
-            return value, False
+            return value
     if callable(value) and hasattr(value, "N"):  # a colour map of matplotlib
         import numpy as np
 
         value = np.asarray(value(np.linspace(0, 1, COLORS)))[:, :3]
-    return _table(value), False
+    return _table(value)
 
 
 def _of_matplotlib(name: str) -> Any:

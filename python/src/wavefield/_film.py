@@ -74,7 +74,7 @@ class Film:
             self._waiting.append(picture)
             self._write(BEHIND)
         except RendererGone:
-            self._over = True  # what shows the frame says so
+            self._over = True  # the next `show` raises this
         except (WavefieldError, OSError, ValueError, MemoryError) as error:
             self._fail(error)
 

@@ -177,7 +177,7 @@ class Panel:
         wish: Message = {"type": "panel", "entries": entries, "clicks": self.click is not None}
         if self.keys:
             wish["keys"] = [*filter(None, self.keys)]
-        # Once the window is closed, the next `show` says so.
+        # After the window is closed, the next `show` raises this.
         with contextlib.suppress(RendererGone):
             if self.connection is not None and not self.connection.closed:
                 self.connection.post(wish, "panel", _answered)

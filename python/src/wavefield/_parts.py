@@ -24,12 +24,14 @@ NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 @contextlib.contextmanager
-def _naming(name: str) -> Iterator[None]:
-    """Let an error begin with the name of the argument."""
+def naming(name: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Let an error begin with a name: an `ArrayMismatch`, or one of these kinds."""
+    kinds = ArrayMismatch, *kinds
     try:
         yield
-    except ArrayMismatch as error:
-        raise ArrayMismatch(f"{name}: {error}") from error
+    except kinds as error:
+        kind = next(kind for kind in kinds if isinstance(error, kind))
+        raise kind(f"{name}: {error}") from error
 
 
 def sources(given: Mapping[str, Any], array: Source) -> dict[str, Source]:
@@ -38,7 +40,7 @@ def sources(given: Mapping[str, Any], array: Source) -> dict[str, Source]:
     for name in PARTS:
         if (value := given.get(name)) is None:
             continue
-        with _naming(name):
+        with naming(name):
             part = found[name] = Source(value)
         if (part.on_device, part.ordinal) != (array.on_device, array.ordinal):
             raise ArrayMismatch(
@@ -74,7 +76,7 @@ def check_parts(layout: Layout, source: Source) -> None:
         has = f"{', '.join(wanted)}: show(x, {', '.join(f'{name}=…' for name in wanted)})" if wanted else "no parts"
         raise ArrayMismatch(f"the field's arrays have {has}")
     for name, part in source.parts.items():
-        with _naming(name):
+        with naming(name):
             part.pitch(wanted[name])
     if len(source.more) != len(layout.more):
         raise ArrayMismatch("the field shows several arrays at once: wavefield.show({…}) shows the next ones")
@@ -87,7 +89,7 @@ def drawn(layout: Layout, parts: Mapping[str, Source]) -> tuple[Layout, dict[str
     """Return the layout with these parts, and them as they are drawn: 64-bit numbers become 32-bit ones."""
     described, converted = {}, {}
     for name, part in parts.items():
-        with _naming(name):
+        with naming(name):
             shape, dtype = part.shape_and_dtype()
             native = native_name(dtype)
             target = _target(name, native)
@@ -131,7 +133,7 @@ def check_values(
         dtype = native_name(given[name].shape_and_dtype()[1])
         # On a GPU, not all types can be searched.
         part = given[name] if dtype in _range._SIZES or not given[name].on_device else parts[name]
-        with _naming(name):
+        with naming(name):
             low, high = _range.Search(part, wanted).ends(meanwhile)[0] or (0.0, 0.0)
         if name in ("faces", "edges") and not 0 <= low <= high < layout.shape[0]:
             wrong = low if low < 0 else high

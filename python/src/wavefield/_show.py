@@ -651,7 +651,7 @@ def _before_the_end() -> None:
 
 
 def _check(title: object, settings: dict[str, Any], camera: object) -> None:
-    """Refuse arguments of a wrong type before anything changes."""
+    """Refuse arguments of a wrong type before anything changes. Reads the colour map, once."""
     for name, value in (("title", title), ("label", settings["label"])):
         if not isinstance(value, str | None):
             raise TypeError(f"{name} must be text, not {brief(value)}")
@@ -659,7 +659,8 @@ def _check(title: object, settings: dict[str, Any], camera: object) -> None:
         if settings[name] not in (None, True, False):
             raise TypeError(f"{name} must be True or False, not {brief(settings[name])}")
     _colors.check_norm(settings["norm"])
-    _colors.spelled({"colormap": settings["colormap"]}, {})
+    if settings["colormap"] is not None:
+        settings["colormap"] = _colors.text_of(settings["colormap"])
     if (linthresh := settings["linthresh"]) is not None and _limits.number("linthresh", linthresh) < 0:
         raise ValueError(f"linthresh must not be below 0, and is {brief(linthresh)}")
     size = settings["size"]

@@ -12,7 +12,7 @@ from ._layout import MOST_THINGS, PARTS
 from .errors import ArrayMismatch, brief
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from ._layout import Layout
     from .field import Field
@@ -38,14 +38,9 @@ class Look:
         return {"limits": limits, "size": float(self.size), "fit": self.fit.message()}
 
 
-@contextlib.contextmanager
-def _naming(name: str) -> Iterator[None]:
+def _naming(name: str) -> contextlib.AbstractContextManager[None]:
     """Let an error begin with the name of the array."""
-    try:
-        yield
-    except (ArrayMismatch, TypeError, ValueError) as error:
-        kind = next(kind for kind in (ArrayMismatch, TypeError, ValueError) if isinstance(error, kind))
-        raise kind(f'"{name}": {error}') from error
+    return _parts.naming(f'"{name}"', TypeError, ValueError)
 
 
 def entries(arrays: dict[Any, Any], own: Mapping[str, Any], usual: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -526,10 +526,10 @@ class Field(Interactive):
         choice: _limits.Choice,
         fit: _fit.Fit,
         wish: Camera | str | None = None,
-        others: dict[str, Any] | None = None,
+        changes: dict[str, Any] | None = None,
     ) -> None:
-        """Draw with these limits, `others` and this fit, and move the camera to `wish`, or to a new fit."""
-        self.parameters._apply(choice, others)
+        """Draw with these limits, `changes` and this fit, and move the camera to `wish`, or to a new fit."""
+        self.parameters._apply(choice, changes)
         camera = fit.to_drawn(wish) if isinstance(wish, _status.Camera) else None
         if camera is None and fit.fresh:
             first, *different = self._welcome.layout.views

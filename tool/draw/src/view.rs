@@ -69,6 +69,12 @@ impl FieldView {
         }
     }
 
+    /// Returns the limits as labels show them: see [`FieldView::units`].
+    pub(super) fn limits_in_units(&self) -> [f64; 2] {
+        let [offset, factor] = self.units;
+        self.limits.map(|limit| offset + factor * f64::from(limit))
+    }
+
     /// Returns the lower limit, and the factor that maps differences from it to 0..1.
     pub(super) fn scale(&self) -> [f32; 2] {
         let [low, high] = self.limits.map(f64::from);

@@ -44,10 +44,8 @@ impl Marks<'_> {
         let image = Rect::from_min_size(picture.min + Vec2::from(corner) / scale, Vec2::from(size) / scale);
         // As in matplotlib: whole numbers are at the middles of pixels, and y grows upwards.
         let pixels = [grid.cols, grid.rows].map(|count| f64::from(count) - 0.5);
-        let FieldView { limits, units: [offset, factor], .. } = *self.view;
-        let limits = limits.map(|limit| offset + factor * f64::from(limit));
         let usual = match self.array.is_plot() {
-            true => [[0.0, pixels[0] - 0.5], limits, [0.0, 1.0]],
+            true => [[0.0, pixels[0] - 0.5], self.view.limits_in_units(), [0.0, 1.0]],
             false => [[-0.5, pixels[0]], [pixels[1], -0.5], [0.0, 1.0]],
         };
         let [across, up, _] = self.view.look.extent.unwrap_or(usual);
@@ -82,7 +80,7 @@ impl Marks<'_> {
 
     /// Returns the axes x, y and z of an array in space.
     fn in_space(&self) -> [Axis; 3] {
-        let FieldView { look, limits, units: [offset, factor], fit, .. } = self.view;
+        let FieldView { look, fit, .. } = self.view;
         if self.array.kind() == ArrayKind::Surface {
             let grid = self.array.grid();
             let last = [grid.cols - 1, grid.rows - 1];
@@ -90,8 +88,7 @@ impl Marks<'_> {
             let half = |side: usize| last[side] as f32 / divisors[side];
             let [x, _, z] =
                 look.extent.unwrap_or([[0.0, f64::from(last[0])], [0.0; 2], [0.0, f64::from(last[1])]]);
-            let heights = limits.map(|limit| offset + factor * f64::from(limit));
-            return [(half(0), x), (HALF_RANGE, heights), (half(1), z)]
+            return [(half(0), x), (HALF_RANGE, self.view.limits_in_units()), (half(1), z)]
                 .map(|(half, numbers)| Axis { ends: [-half, half], numbers });
         }
         let around = |axis: usize| [-USUAL, USUAL].map(|side| fit.center[axis] + fit.radius * side);
