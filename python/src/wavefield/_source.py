@@ -66,6 +66,8 @@ class Source:
     """The GPU that the array is on, if it is not the renderer's. Then the writers must wait for the copy."""
     # The stream that waits until the array is written, if it is known.
     _ready: Stream | None = None
+    library_knows = False
+    """Whether that is the library's own stream, which does not wait for what others enqueue."""
 
     def __init__(self, array: Any) -> None:
         self.writers: set[Stream] = set()
@@ -76,7 +78,7 @@ class Source:
                 self.context.refuse_capture()
             # Another tensor of the same memory, which this one may leave.
             self.array = self.held = array.detach() if hasattr(array, "detach") else array
-            self._ready = _streams.stream_that_writes(array, self.ordinal or 0)
+            self._ready, self.library_knows = _streams.stream_that_writes(array, self.ordinal or 0), True
             return
         whole = array
         if isinstance(array, str | bytes | os.PathLike):
@@ -130,7 +132,7 @@ class Source:
             if hasattr(array, "element_size"):
                 strides = tuple(step * array.element_size() for step in strides)
             self._lies(pointer, tuple(shape), strides, dtype_name(dtype))
-            self._ready = ready
+            self._ready, self.library_knows = ready, True
             self._remember()
         else:
             try:
