@@ -10,7 +10,7 @@ from importlib.resources import files
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from . import _cuda, _fit, _libraries, _limits
+from . import _cuda, _fit, _limits
 from ._source import Source
 from ._streams import Stream
 from .errors import ArrayMismatch
@@ -77,6 +77,22 @@ def fit_of(last: _fit.Fit, layout: Layout, dtype: str, wish: Any, ends: Callable
     return replace(kept, fresh=wish == "fit")
 
 
+def units_of(choice: _limits.Choice, fit: _fit.Fit, layout: Layout, dtype: str, given: str, norm: str) -> _limits.Pair:
+    """Return the units to draw an array of this type in. `given`: its type before a mask was filled."""
+    import numpy as np
+
+    if layout.dtype != "float32":
+        return _limits.PLAIN
+    # The fourth number of points has units of its own. Without it, the value is y, a place.
+    if layout.has_places and layout.shape[-1] == 3:
+        if norm != "linear" and fit.units[1][0]:
+            raise ValueError(f'norm="{norm}" needs values of their own here: give each point a fourth number')
+        return fit.units[1]
+    if layout.colours:  # also alpha, which limits do not reach
+        return (0.0, float(np.iinfo(given).max)) if _limits.is_whole(given) else _limits.PLAIN
+    return _limits.units(choice.limits, dtype, norm)
+
+
 class Search:
     """A search for the ends of an array, where it lies. It begins with `start`, or when they are asked for."""
 
@@ -126,7 +142,7 @@ class Search:
                 self._ends = self._of(self._keys)
             else:
                 # On a GPU, but without CUDA's driver for Python.
-                host: Any = _libraries.on_the_host(self.source.array) if self.on_device else self.source.read().held
+                host: Any = self.source.as_numpy()
                 self._ends = _on_the_host(host, self.value)
         return self._ends
 
@@ -135,7 +151,7 @@ class Search:
         import numpy as np
 
         try:
-            host: Any = _libraries.on_the_host(self.source.array) if self.on_device else self.source.read().held
+            host: Any = self.source.as_numpy()
         except ArrayMismatch:  # a frame in CUDA memory; so as many decades as a colour map shows well
             _, high = (self._ends and self._ends[0]) or (0.0, 0.0)
             return (1e-3 * high, high) if high > 0 else None

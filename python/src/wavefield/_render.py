@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from . import _cuda, _libraries, _picture, _protocol, _streams
+from . import _cuda, _picture, _protocol, _source, _streams
 from ._array import Array
 from ._cuda import DeviceMemory
 from ._host import Strided
@@ -329,7 +329,7 @@ def rows(cameras: Any, fit: Fit) -> list[list[float]]:
     if isinstance(cameras, list | tuple):
         cameras = [camera._row() if isinstance(camera, Camera) else camera for camera in cameras]
     try:
-        numbers = np.asarray(_libraries.on_the_host(cameras), np.float64)
+        numbers = np.asarray(_source.on_the_host(cameras), np.float64)
     except (TypeError, ValueError):
         numbers = np.empty(0)
     if numbers.ndim != 2 or numbers.shape[1] != 6 or not 1 <= len(numbers) <= MOST_VIEWS:

@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from . import _cuda, _fit, _libraries, _limits, _open, _picture, _protocol, _range, _render, _source, _status, _streams
+from . import _cuda, _fit, _limits, _open, _picture, _protocol, _range, _render, _source, _status, _streams
 from ._allocations import Allocation, Allocations
 from ._array import Array
 from ._connection import Connection, close_all
@@ -563,10 +563,9 @@ class Field(Interactive):
 
     def _show_later(self, source: _source.Source) -> Shown:
         """Keep a copy of an array until the renderer is free, or until another is shown."""
-        array = source.array if source.on_device else source.held
+        later = source
         with contextlib.suppress(ArrayMismatch):  # Numba has no copy
-            array = _libraries.copied(array)
-        later = self._read(array)
+            later = self._read(source.copied())
         later.parts = {name: self._copied(part) for name, part in source.parts.items()}
         later.more = [self._copied(other) for other in source.more]
         with self._turn:
@@ -577,7 +576,7 @@ class Field(Interactive):
         return self._say_copied("wait=False, and the renderer is busy: it is shown later", False)
 
     def _copied(self, source: _source.Source) -> _source.Source:
-        copy = self._read(_libraries.copied(source.array if source.on_device else source.held))
+        copy = self._read(source.copied())
         copy.parts = {name: self._copied(part) for name, part in source.parts.items()}
         return copy
 
