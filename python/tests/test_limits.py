@@ -17,6 +17,7 @@ from started import Started
 from test_arrays import GPU, Dlpack
 from test_cuda import DeviceArray
 from test_end_to_end import SMALL, WHY_NOT
+from test_show import prepared_of
 from wavefield import _fit, _libraries, _limits, _range, _say, _show
 from wavefield._layout import Kind, Layout
 
@@ -569,7 +570,7 @@ def test_what_show_returns_says_what_it_shows(renderer: FakeRenderer, tmp_path: 
     assert "not contiguous" in b.shown.reason and "not contiguous" not in a.shown.reason  # type: ignore[union-attr]
     assert "another array was shown since" in repr(a) and "another" not in repr(b)
     for take in (a.snapshot, a.picture, a.render, partial(a.save, tmp_path / "a.png")):
-        with pytest.raises(wavefield.FieldClosed, match=r"another array was shown since, .* save it"):
+        with pytest.raises(wavefield.FieldClosed, match=r"another array was shown since, .* use what the last"):
             take()
     assert not (tmp_path / "a.png").exists()
     assert a._repr_png_() is None and b._repr_png_() is not None
@@ -619,7 +620,7 @@ def test_the_picture_shows_the_detail(monkeypatch: pytest.MonkeyPatch, name: str
     monkeypatch.undo()
     field = wavefield.launch(memory="host", kind="image", shape=(3, 3), arguments=SMALL)
     with field:
-        prepared = _show._prepare(array, "image")
+        prepared = prepared_of(array, "image")
         field.parameters._apply(prepared.choice)
         field.show(prepared.source)
         picture = field.snapshot()

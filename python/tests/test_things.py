@@ -34,7 +34,7 @@ def test_arrays_lie_behind_each_other(started: list[Started], renderer: FakeRend
     cloud = {"kind": "points", "shape": [6, 3], "dtype": "<f4"}
     parts = {"faces": {"shape": [2, 3], "dtype": "<i4"}, "colors": {"shape": [6, 3], "dtype": "|u1"}}
     assert described == {**cloud, "more": [{**cloud, "kind": "triangles", **parts}, cloud]}
-    assert renderer.names == []
+    assert renderer.names == ["cloud", "mesh", "again"]
     np.testing.assert_array_equal(renderer.frames[0], CLOUD)
     for name, array in {"1": np.float32(OTHER), "1.faces": FACES, "1.colors": RGB, "2": CLOUD}.items():
         np.testing.assert_array_equal(renderer.parts[0][name], array)

@@ -121,6 +121,9 @@ class Layout:
             raise ArrayMismatch(f"{name} is for {_one_of(kinds)}, not for {self}")
         ends: dict[str, set[tuple[int, ...]]] = {"sizes": {()}, "colors": {(3,), (4,)}, "edges": {(2,)}}
         if not shape or shape[1:] not in ends.get(name, {(3,)}) or 0 in shape:
+            if name == "colors" and shape[1:] in ((), (1,)):
+                cure = "; one number for each point is its fourth: show numpy.column_stack([xyz, c])"
+                raise ArrayMismatch(f"{name} must have the shape {shapes}, not {shape}{cure}")
             cure = "; for squares, give both halves: numpy.vstack([f[:, :3], f[:, [0, 2, 3]]])" * (shape[1:] == (4,))
             raise ArrayMismatch(f"{name} must have the shape {shapes}, not {shape}{cure if name == 'faces' else ''}")
         if shapes.startswith("(n") and shape[0] != self.shape[0]:

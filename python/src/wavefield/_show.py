@@ -10,10 +10,9 @@ import threading
 import time
 import warnings
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _colors, _cuda, _fit, _libraries, _limits, _open, _parts, _range, _say, _things
+from . import _cuda, _fit, _libraries, _limits, _open, _parts, _range, _say, _things
 from ._array import rows_are_contiguous
 from ._launch import BROWSER, NO_WINDOW, Renderer, gpu_arguments
 from ._layout import Layout, dtypes_of, kind_of, native_name, other_reading
@@ -22,7 +21,9 @@ from ._say import is_new, say, say_once
 from ._source import Source
 from ._status import camera_of
 from .errors import (
+    ArrayMismatch,
     CudaError,
+    CudaMissing,
     DeviceMismatch,
     FieldClosed,
     NoRenderer,
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
 SAVE = 'field.save("picture.png") writes the picture'
 NO_DISPLAY = f"there is no display, so no window opens; {BROWSER}"
 
-KEPT = ("size", "norm", "linthresh", "invert", "colorbar", "label", "axes")
-"""What holds until another call says otherwise, though each connection begins without it."""
+NVIDIA = ("/dev/nvidiactl", "/dev/dxg")
+"""The files of NVIDIA's driver, on Linux and in WSL."""
 
 UNSEEN_SECONDS = 30.0
 """How long a program without a terminal waits at its end for its window to come to the screen."""
@@ -90,10 +91,24 @@ class Showing(Field):
     def _before_a_picture(self) -> None:
         if self._over:
             raise FieldClosed(
-                "another array was shown since, so the picture of this one is gone: save it, or take its picture, "
-                "before the next show()"
+                "another array was shown since, so the picture of this one is gone: use what the last show() returned, "
+                "or save this one before the next show()"
             )
         super()._before_a_picture()
+
+    def _check_open(self) -> None:
+        if self._closed and self._shower.ended:
+            raise FieldClosed("the window, or the renderer without one, was closed: wavefield.show(x) starts another")
+        if self._closed:
+            _refuse_over({})
+        super()._check_open()
+
+    def show(self, array: Any, *, copy: bool | None = None, wait: bool = True, **parts: Any) -> Shown:
+        """Show an array of exactly this shape and dtype, as `Field.show` does; `wavefield.show` converts others."""
+        try:
+            return super().show(array, copy=copy, wait=wait, **parts)
+        except ArrayMismatch as error:
+            raise ArrayMismatch(f"{error}; wavefield.show(x) takes other shapes and types, and converts them") from None
 
     def _repr_png_(self) -> bytes | None:
         return None if self._over else super()._repr_png_()
@@ -106,6 +121,10 @@ class Showing(Field):
         """Leave the field open: it is that of `show`."""
 
 
+def _refuse_over(_values: dict[str, Any]) -> None:
+    raise FieldClosed("another array was shown since: use what the last show() returned")
+
+
 @dataclass
 class _Prepared:
     """An array that can be drawn, its layout, how it was converted, and what it is drawn with."""
@@ -115,10 +134,10 @@ class _Prepared:
     converted: str
     choice: _limits.Choice
     fit: _fit.Fit
-    others: tuple[_things.Look, ...] = ()
-    """How the arrays behind it are drawn."""
+    looks: tuple[_things.Look, ...] = ()
+    """How it and the arrays behind it are drawn."""
     names: tuple[str, ...] = ()
-    """Those of views side by side."""
+    """Those of several arrays."""
 
 
 @dataclass
@@ -140,6 +159,11 @@ class _Seen:
     @property
     def native(self) -> str:
         return native_name(self.dtype)
+
+    @property
+    def sort(self) -> tuple[Any, ...]:
+        """Return what limits hold for."""
+        return self.layout.sort(self.before_mask)
 
     def fit(self, last: _fit.Fit, extent: Any, camera: Any) -> _fit.Fit:
         """Return the fit after `last`."""
@@ -210,6 +234,7 @@ class _Shower:
             # The renderer stays.
             field._on_close = self.field = None
             field.close()
+            field.parameters._ask = _refuse_over
         self.field = field = self._connect(layout, memory, title)
         last, self.last = self.last, field
         self.memory, self.title = memory, title
@@ -221,8 +246,8 @@ class _Shower:
             if self.camera is not None and last._welcome.layout.view == layout.view:
                 field._fit = last._fit
                 field._set_parameters({"fit": last._fit.message()}, self.camera)
-            now = field.parameters
-            self.kept = {name: last.parameters[name] for name in KEPT if last.parameters.get(name) != now.get(name)}
+            now, then = field.parameters, last.parameters
+            self.kept = {name: then[name] for name in _things.KEPT if then.get(name) != now.get(name)}
         return field
 
     def check_device(self, device: int | None) -> None:
@@ -244,16 +269,14 @@ class _Shower:
             field = self.connect(prepared.layout, memory, title)
             _keep_window_open()
             parameters, before = field.parameters, field.parameters._choice
+            first, *others = prepared.looks
             # What a call says always holds. Each request takes time, so leave out what is so already.
             said = {name: value for name, value in settings.items() if value is not None}
-            wanted = {**self.kept, **_colors.spelled(said, {**parameters, **self.kept})}
-            if "norm" in parameters and (prepared.layout.colours or prepared.layout.more):
-                wanted["norm"] = "linear"
-            if "axes" in parameters and prepared.layout.more:
-                wanted |= {"axes": False, "colorbar": False}
-            changes = {name: value for name, value in wanted.items() if value != parameters.get(name)}
+            usual = {**_things.Look().parameters(), "colorbar": False, "axes": False, **parameters}
+            wanted = {**self.kept, **first.parameters(), **said}
+            changes = {name: value for name, value in wanted.items() if value != usual[name]}
             field._draw_in(prepared.choice, prepared.fit, camera, changes)
-            field._draw_others(prepared.others, prepared.names)
+            field._draw_others(tuple(others), prepared.names)
             self.kept = {}
             _draw(self, field, field._read(prepared.source), prepared.converted, wait)
         except RendererGone as gone:
@@ -283,12 +306,15 @@ class _Shower:
             try:
                 _cuda.driver()
                 return self.renderer.connect("cuda", None, None, title, layout)
-            except (CudaError, Refused) as error:
+            except (CudaError, Refused) as why:
+                error = why
                 if isinstance(error, Refused) and error.code != "memory":
                     raise
                 first, *_ = str(error).split(". ")
-            # A notebook shows warnings in red, and an array in the CPU's memory loses nothing.
-            level = logging.INFO if _in_a_notebook() and not self.on_gpu else logging.WARNING
+            # Without an NVIDIA GPU, an array in the CPU's memory loses nothing. A notebook shows warnings in red.
+            has_gpu = not isinstance(error, CudaMissing) or any(map(os.path.exists, NVIDIA))
+            is_lost = self.on_gpu or (has_gpu and not _in_a_notebook())
+            level = logging.WARNING if is_lost else logging.INFO
             say_once(f'frames go through the CPU\'s memory, as with memory="host": {first}', level=level)
         return self.renderer.connect(memory, None, None, title, layout)
 
@@ -381,20 +407,15 @@ def show(
     `field.shown` says whether the array was copied, and why. A program with a window waits at its end until the window
     is closed. Without a window, a notebook shows the field as a picture, and `field.save("picture.png")` writes it.
     """
-    if isinstance(sizes, Real) and size is None:
-        sizes, size = None, sizes
-    given = {"colors": colors, "sizes": sizes, "vectors": vectors, "faces": faces, "edges": edges}
-    parts = {name: part for name, part in given.items() if part is not None}
-    several = None
-    if isinstance(array, dict):
-        own = parts if extent is None else {**parts, "extent": extent}
-        several = _things.entries(array, own, {"kind": kind, "limits": limits, "size": size})
-        size = next(iter(several.values()))["size"]
-        if norm not in (None, "linear") or colorbar or axes:
-            raise TypeError("norm, colorbar and axes are for one array: show it alone")
-    _things.check_columns(columns, several)
-    settings = {"colormap": colormap, "norm": norm, "linthresh": linthresh, "invert": invert, "size": size}
-    settings |= {"colorbar": colorbar, "label": label, "axes": axes}
+    its = {"colors": colors, "sizes": sizes, "vectors": vectors, "faces": faces, "edges": edges, "extent": extent}
+    usual = {"kind": kind, "limits": limits, "size": size, "colormap": colormap, "invert": invert}
+    usual |= {"norm": norm, "linthresh": linthresh, "label": label}
+    if is_several := isinstance(array, dict):
+        several = _things.entries(array, its, usual)
+    else:
+        several = {"": _things.entry({**its, **usual, "array": array})}
+    _things.check_columns(columns, is_several)
+    settings = {"colorbar": colorbar, "axes": axes}
     _check(title, settings, camera)
     told = False
     if _shower is not None and _shower.last is not None:
@@ -404,10 +425,8 @@ def show(
             try:
                 stays = _shower if _shower is not None and _shower.usable and window in (None, _shower.window) else None
                 last = None if stays is None else stays.last
-                if several is None:
-                    prepared = _prepare(array, kind, limits, camera, last, extent, (norm, axes), parts)
-                else:
-                    prepared = _things.prepare(several, columns, camera, last)
+                kept = {} if stays is None else stays.kept
+                prepared = _things.prepare(several, columns, camera, last, kept, axes)
                 shower = _started(prepared.source, window, device) if stays is None else stays
                 shower.check_device(device)
                 return shower.show(prepared, settings, camera, title, memory, wait)
@@ -442,43 +461,6 @@ def _draw(shower: _Shower, field: Field, source: Source, converted: str, wait: b
         if reason.startswith("copied from GPU"):
             words += f". And it was {reason}"
         field._say_copied(words, source.on_device)
-
-
-def _prepare(
-    array: Any,
-    kind: str | None,
-    limits: Any = None,
-    camera: Any = None,
-    last: Field | None = None,
-    extent: Any = None,
-    marked: tuple[str | None, bool | None] = (None, None),
-    given: Mapping[str, Any] = _parts.NONE,
-) -> _Prepared:
-    """Convert an array to one that can be drawn, after what `last` draws, or drew until it was closed.
-
-    `marked`: the norm, and whether there are axes.
-    """
-    wish = _limits.wish(limits)
-    where, meanwhile = _after(last)
-    seen = _see(array, kind, given, None if last is None else last._welcome.layout, meanwhile)
-    before = _limits.Choice() if last is None else last.parameters._choice
-    (norm, axes), now = marked, _parts.NONE if last is None else last.parameters
-    norm_before = now.get("norm", "linear")
-    if seen.layout.colours and norm not in (None, "linear"):
-        raise ValueError(f'norm="{norm}" is for values, and each pixel of this image is a colour: leave it out')
-    norm = "linear" if seen.layout.colours else norm or norm_before
-    if norm != norm_before and not before.given:
-        before = replace(before, sort=None)  # the limits are chosen anew
-    above_zero = seen.search.above_zero if norm == "log" else None
-    choice = _range.limits_of(before, seen.layout, seen.before_mask, wish, seen.ends, above_zero)
-    if norm == "log" and min(choice.limits) <= 0:
-        raise ValueError(
-            f'norm="log" needs limits above 0, not {choice.limits}: give limits=(low, high) or "auto", or norm="linear"'
-        )
-    fit = seen.fit(_fit.Fit() if last is None else last._fit, extent, camera)
-    if fit.box is None and seen.layout.has_places and (axes or now.get("axes")):
-        fit = replace(fit, box=seen.ends()[1])
-    return _finished(seen, choice, fit, wish, where, norm)
 
 
 def _after(last: Field | None) -> tuple[tuple[Any, Any], Callable[[], None]]:
@@ -651,22 +633,11 @@ def _before_the_end() -> None:
 
 
 def _check(title: object, settings: dict[str, Any], camera: object) -> None:
-    """Refuse arguments of a wrong type before anything changes. Reads the colour map, once."""
-    for name, value in (("title", title), ("label", settings["label"])):
-        if not isinstance(value, str | None):
-            raise TypeError(f"{name} must be text, not {brief(value)}")
-    for name in ("invert", "colorbar", "axes"):
-        if settings[name] not in (None, True, False):
-            raise TypeError(f"{name} must be True or False, not {brief(settings[name])}")
-    _colors.check_norm(settings["norm"])
-    if settings["colormap"] is not None:
-        settings["colormap"] = _colors.text_of(settings["colormap"])
-    if (linthresh := settings["linthresh"]) is not None and _limits.number("linthresh", linthresh) < 0:
-        raise ValueError(f"linthresh must not be below 0, and is {brief(linthresh)}")
-    size = settings["size"]
-    if not isinstance(size, Real | None):
-        raise TypeError(
-            f"size must be one number, the width of all points in pixels, not {brief(size)}; sizes=s has one for each"
-        )
+    """Refuse arguments of a wrong type before anything changes."""
+    if not isinstance(title, str | None):
+        raise TypeError(f"title must be text, not {brief(title)}")
+    for name, value in settings.items():
+        if value not in (None, True, False):
+            raise TypeError(f"{name} must be True or False, not {brief(value)}")
     if camera is not None and not (isinstance(camera, str) and camera == "fit"):
         camera_of(camera)

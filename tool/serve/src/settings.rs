@@ -49,9 +49,9 @@ pub struct SettingsChange {
     pub units: Option<[f64; 2]>,
     #[serde(flatten)]
     pub look: Box<LookChange>,
-    /// Of the arrays behind the first. They have `limits`, `size` and `fit`.
+    /// Of the arrays behind the first. `colormap` "" is that of the first again.
     pub more: Option<Vec<SettingsChange>>,
-    /// Of views side by side.
+    /// Of the arrays.
     pub names: Option<Vec<String>>,
 }
 
@@ -178,7 +178,13 @@ impl SettingsChange {
         Ok(parameters)
     }
 
-    /// Returns the new names of views, if there are any.
+    /// Returns whether it changes a colour map, which waits for the GPU.
+    pub fn has_color_map(&self) -> bool {
+        let of = |change: &Self| change.colormap.as_ref().is_some_and(|name| !name.is_empty());
+        of(self) || self.more.iter().flatten().any(of)
+    }
+
+    /// Returns the new names of the arrays, if there are any.
     pub fn names(&self) -> Result<Option<Vec<Label>>, String> {
         let labels =
             |names: &Vec<String>| names.iter().take(MAX_THINGS).map(|name| Label::new(name)).collect();
@@ -191,13 +197,18 @@ impl SettingsChange {
         if more.len() > looks.len() {
             return Err(format!("`more` has {} entries for {} arrays", more.len(), looks.len()));
         }
-        for (number, look) in looks.iter_mut().enumerate() {
-            let Self { limits, size, fit, .. } = more.get(number).cloned().unwrap_or_default();
-            let change = Self { limits, size, fit, ..Self::default() };
-            let ClientParameters { limits, size, fit, .. } = change
-                .apply(ClientParameters { limits: look.limits, size: look.size, fit: look.fit, ..now })
-                .map_err(|error| format!("`more` {number}: {error}"))?;
-            *look = ArrayLook { limits, size, fit };
+        for (number, (now_look, change)) in looks.iter_mut().zip(more).enumerate() {
+            let ArrayLook { limits, size, fit, units, look, map } = *now_look;
+            let named = change.colormap.clone().filter(|name| !name.is_empty());
+            let change = Self { colormap: named, ..change.clone() };
+            let now = ClientParameters { limits, size, fit, units, look, ..now };
+            let after = change.apply(now).map_err(|error| format!("`more` {number}: {error}"))?;
+            let ClientParameters { field, limits, size, fit, units, look } = after;
+            let map = match &more[number].colormap {
+                None => map,
+                Some(_) => change.colormap.map(|_| field.colormap),
+            };
+            *now_look = ArrayLook { limits, size, fit, units, look, map };
         }
         Ok(looks)
     }
