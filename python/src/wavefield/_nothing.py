@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ._status import Camera
+from . import _fit
+from .errors import WavefieldError
 
 if TYPE_CHECKING:
-    from . import _fit, _show
+    from . import _show, _things
+    from ._status import Camera
+    from .field import Field
 
 WIDEST = 1.0
 """The tangent of an angle from the camera's axis, beyond which nothing is in a picture of a usual shape."""
 
 
-def warn_of(seen: _show._Seen, norm: str, camera: Any, name: str, is_new: bool) -> None:
-    """Warn if nothing of an array is seen. `is_new`: whether to look at its numbers for that, which takes time."""
-    if (is_new or seen.search._ends is not None) and (why := _why(seen, norm, camera)):
+def warn_of(seen: _show._Seen, look: _things.Look, fit: _fit.Fit, last: Field | None, name: str, is_new: bool) -> None:
+    """Warn if nothing of an array is seen. `is_new`: whether to look at its numbers for that, which takes time.
+
+    `last`: what has the camera.
+    """
+    if (is_new or seen.search._ends is not None) and (why := _why(seen, look.norm, fit, last)):
         what = f'"{name}" is' if name else "The array is"
         warnings.warn(f"{what} not seen: {why}", stacklevel=4)
 
 
-def _why(seen: _show._Seen, norm: str, camera: Any) -> str:
+def _why(seen: _show._Seen, norm: str, fit: _fit.Fit, last: Field | None) -> str:
     values, box = seen.ends()
     has_colors = any(name == "colors" for name, _ in seen.layout.parts)
     if seen.layout.has_places and box is None:
@@ -31,8 +38,11 @@ def _why(seen: _show._Seen, norm: str, camera: Any) -> str:
         return "none of its numbers is finite"
     if values is not None and norm == "log" and values[1] <= 0:
         return f'norm="log" shows numbers above 0, and the largest is {values[1]:g}; norm="symlog" shows all'
-    if box is not None and isinstance(camera, Camera) and _is_outside(box, camera):
-        return 'the camera sees none of it; camera="fit" shows all of it'
+    # A camera that is given now is refused if it is far away. An earlier one stays, wherever the array goes.
+    if box is not None and fit.given and _fit._left(fit, box) and last is not None and not last._closed:
+        with contextlib.suppress(WavefieldError):
+            if _is_outside(box, last.camera):
+                return 'the camera that was given sees none of it; camera="fit" shows all of it'
     return ""
 
 

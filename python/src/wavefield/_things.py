@@ -178,7 +178,7 @@ def prepare(
             fit = together or one.fit(look.fit, entry["extent"], camera)
             if axes and fit.box is None and one.layout.has_places:
                 fit = replace(fit, box=one.ends()[1])
-            _nothing.warn_of(one, look.norm, camera, name, olds[name].choice.sort != one.sort)
+            _nothing.warn_of(one, look, fit, last, name, olds[name].choice.sort != one.sort)
             made = _show._finished(one, choice, fit, entry["limits"], where, look.norm)
         follows = bool(finished) and look.colormap == finished[0][1].colormap
         look = replace(look, choice=made.choice, fit=replace(fit, fresh=False))

@@ -263,6 +263,7 @@ impl CameraPlace {
 mod tests {
     use super::super::tests::conversation::some_parameters;
     use super::*;
+    use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
 
     #[test]
     fn parameters_are_checked_whole() {
@@ -316,20 +317,35 @@ mod tests {
     }
 
     #[test]
-    fn the_arrays_behind_the_first_have_some_of_these() {
-        let look = ArrayLook { limits: [0.0, 1.0], size: 3.0, fit: Fit::default() };
+    fn the_arrays_behind_the_first_have_the_same() {
+        let array = DrawnArray::new(ArrayKind::Image, &[2, 2], Number::F32).unwrap();
+        let look = ArrayLook::of(&array);
         let wish = |text: &str| {
             let change = serde_json::from_str::<SettingsChange>(text).unwrap();
             change.looks(vec![look; 2], some_parameters())
         };
         assert_eq!(wish("{}"), Ok(vec![look; 2]));
-        let second = ArrayLook { limits: [2.0, -2.0], fit: Fit { radius: 9.0, ..Fit::default() }, ..look };
-        let text =
-            r#"{"more": [{}, {"limits": [2, -2], "fit": {"center": [0, 0, 0], "radius": 9}, "speed": 1e9}]}"#;
+        let fit = Fit { radius: 9.0, ..Fit::default() };
+        let second = ArrayLook { limits: [2.0, -2.0], fit, map: Some(ColorMap::Magma), ..look };
+        let text = r#"{"more": [{}, {"limits": [2, -2], "fit": {"center": [0, 0, 0], "radius": 9}, "colormap": "magma"}]}"#;
         assert_eq!(wish(text), Ok(vec![look, second]));
+        let change = serde_json::from_str::<SettingsChange>(r#"{"more": [{}, {"colormap": ""}]}"#).unwrap();
+        let after = change.looks(vec![look, second], some_parameters());
+        assert_eq!(after, Ok(vec![look, ArrayLook { map: None, ..second }]), "that of the first again");
+        assert!(!change.has_color_map());
+        // Norms and units are those of one array.
+        let text = r#"{"norm": "symlog", "more": [{"norm": "log", "limits": [1, 9], "units": [5, 2], "label": "Pa"}]}"#;
+        let looks = wish(text).unwrap();
+        assert_eq!(
+            (looks[0].look.norm, looks[0].look.label.text(), looks[0].units),
+            (Norm::Log, "Pa", [5.0, 2.0])
+        );
+        assert_eq!(looks[1], look);
         for (text, words) in [
             (r#"{"more": [{}, {"size": 99}]}"#, "`more` 1: size 99"),
             (r#"{"more": [{}, {}, {}]}"#, "3 entries"),
+            (r#"{"more": [{"norm": "log"}]}"#, "`more` 0: the norm `log` needs limits above 0"),
+            (r#"{"more": [{"colormap": "jet"}]}"#, "`more` 0: there is no colour map `jet`"),
         ] {
             assert!(wish(text).unwrap_err().contains(words), "{text}");
         }
@@ -339,12 +355,6 @@ mod tests {
         };
         assert_eq!(names("pressure"), Ok(MAX_THINGS));
         assert!(names("a\nb").is_err() && names(&"x".repeat(101)).is_err());
-        // All have one norm.
-        let logarithm =
-            serde_json::from_str::<SettingsChange>(r#"{"norm": "log", "limits": [1, 9]}"#).unwrap();
-        let now = logarithm.apply(some_parameters()).unwrap();
-        let error = logarithm.looks(vec![look], now).unwrap_err();
-        assert!(error.contains("`more` 0: the norm `log` needs limits above 0"), "{error}");
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl<'a> Marks<'a> {
         self.look.axes || self.look.colorbar || self.cells().any(|(_, cell)| cell.is_some())
     }
 
-    fn cells(&self) -> impl Iterator<Item = (&Marked, Option<vk::Rect2D>)> {
+    fn cells(&self) -> impl DoubleEndedIterator<Item = (&Marked, Option<vk::Rect2D>)> + ExactSizeIterator {
         // So large that the places are exact enough.
         let whole = vk::Extent2D { width: WHOLE, height: WHOLE };
         self.marked.iter().enumerate().map(move |(number, one)| (one, self.drawing.cell(whole, number)))
@@ -66,7 +66,8 @@ impl<'a> Marks<'a> {
         let surface = self.marked.iter().position(|one| one.array.kind() == ArrayKind::Surface);
         let with_axes = surface.unwrap_or_default();
         let mut rest = area;
-        for (number, (one, cell)) in self.cells().enumerate() {
+        // From the right, so that colour bars are in the order of the arrays.
+        for (number, (one, cell)) in self.cells().enumerate().rev() {
             let (picture, free) = match cell {
                 Some(cell) => {
                     let picture = part(picture, cell);
