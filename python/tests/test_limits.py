@@ -649,3 +649,27 @@ def test_the_browser_recipe_shows_a_whole_sine(monkeypatch: pytest.MonkeyPatch) 
     exact = abs(4 * fractions(x) - stops) < 0.02
     assert len(np.unique(stops[exact])) == 5
     assert abs(picture[..., :3][exact] - STOPS[stops.astype(int)][exact]).max() <= 6
+
+
+def test_what_to_do_after_the_next_show_is_said(renderer: FakeRenderer, tmp_path: Any) -> None:
+    first = wavefield.show(IMAGE, memory="host")
+    last = wavefield.show(IMAGE[:2], memory="host")
+    calls: list[Any] = [first.snapshot, first.render, first.status, partial(first.save, tmp_path / "a.png")]
+    for call in [*calls, partial(first.parameters.update, colormap="gray")]:
+        with pytest.raises(wavefield.FieldClosed, match=r"another array was shown since.* use what the last show\(\)"):
+            call()
+    with pytest.raises(wavefield.ArrayMismatch, match=r"float64.*; wavefield.show\(x\) takes other shapes and types"):
+        last.show(np.float64(IMAGE[:2]))
+    last.close()
+    for field in (first, last):
+        with pytest.raises(wavefield.FieldClosed, match=r"was closed: wavefield.show\(x\) starts another"):
+            field.status()
+
+
+def test_rounded_limits_are_no_news(renderer: FakeRenderer, capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = np.random.default_rng(8).normal(size=(5, 7))
+    wavefield.show(numbers, memory="host")
+    wavefield.show(numbers.astype(np.float32), memory="host")
+    assert "limits are now" not in capsys.readouterr().err
+    wavefield.show(2 * numbers, memory="host")
+    assert "limits are now" in capsys.readouterr().err

@@ -288,6 +288,8 @@ def compact(shape: tuple[int, ...], item: int = 1) -> tuple[int, ...]:
 
 
 def _cure(kind: str, shape: tuple[int, ...]) -> str:
+    if kind == "lines" and shape[1:] == (2,):
+        return ": a plot is of y over its index, show(x[:, 1]); in space, show numpy.column_stack([x, 0 * x[:, 0]])"
     if kind != "image":
         return ""
     if len(shape) == 3 and shape[0] in (1, 3, 4):

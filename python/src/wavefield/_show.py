@@ -364,22 +364,26 @@ def show(
     Returns the field, whose pictures are of this array until the next call.
 
     `array`: an array of CuPy, PyTorch, Numba, JAX or NumPy, or any with `__cuda_array_interface__` or DLPack.
-    `colors`: RGB or RGBA of each point, (n, 3 or 4): floats from 0 to 1, or bytes.
+    `colors`: RGB or RGBA of each point, (n, 3 or 4): floats from 0 to 1, or bytes. Or one colour for all: "orange",
+    "#rrggbb", or a tuple of three or four numbers. For one number for each point, make it the fourth column.
     `sizes`: the diameters of points in pixels, (n,) or one for all; up to 64, and 0 hides a point.
     `faces`: (m, 3) whole numbers: the points that each triangle connects. `edges`: (m, 2), the same for lines.
     `vectors`: (n, 3): an arrow from each point, as long as this.
     These are on the device of the array, and are copied once.
     For several arrays at once, `array` is a dictionary of names to arrays, or to dictionaries of an `array` and its own
-    arguments: `show({"cloud": {"array": xyz, "colors": rgb}, "mesh": {"array": v, "faces": f}})`. They are copied once,
-    and hide each other. With `columns=2` each has a view of its own in a grid with so many columns.
+    arguments: `show({"p": {"array": p, "norm": "log", "label": "p / Pa"}, "v": v}, columns=2, colorbar=True)`. Outside
+    of these, an argument is for all arrays that have none of their own. They are copied once, and hide each other. With
+    `columns=2` each has a view, a bar and axes of its own in a grid with so many columns. Without `columns` all share
+    one view, its axes, and its scale of height: surfaces have common limits, and so have line plots. Colours of points
+    have limits of their own, and each array a bar, with its name if it has no label.
     `kind`: "image", "points", "surface", "mesh", "triangles" or "lines". By default, (n, 3 or 4) floats are points, and
     with `faces` triangles; (rows, cols) and (rows, cols, 1, 3 or 4) are an image; (n,) is a line plot. kind="lines"
     connects points one after another, up to a NaN.
     `limits`: (low, high), the numbers that the colour map and a surface's height span, or the ends of colours. They
     hold for this array and those after it. In place of None in (None, 1) is the array's own end. "auto" follows each
     array. Without any they are the array's smallest and largest number, and of colours and meshes 0 to 1 (0 to the
-    type's largest number for whole ones). A new kind, shape or type sets them anew, and so does an array whose range is
-    10 times away, unless a call, `field.parameters` or the window chose them.
+    type's largest number for whole ones). An array whose range is 10 times away sets them anew, unless a call,
+    `field.parameters` or the window chose them.
     `colormap`: "viridis", "plasma", "magma", "inferno", "cividis", "gray", "turbo", "coolwarm", "RdBu", "twilight", a
     name or a colour map of matplotlib, or an array (256, 3) of floats from 0 to 1 or uint8. `invert`, or a name that
     ends in "_r", turns it around.
@@ -388,7 +392,10 @@ def show(
     `colorbar`: whether `save`, `snapshot` and stills have a colour bar. A window always has. `label`: what it says, for
     example "pressure / Pa".
     `axes`: whether there are axes with numbers.
-    `size`: of points and lines, in pixels. Like all of these, it holds until another call or the window changes it.
+    `size`: of points and lines, in pixels.
+    What is said of the numbers (`limits`, `norm`, `linthresh`, `label`, `extent`) ends with an array of another kind,
+    shape or type; more points are no other shape. All else (`colormap`, `invert`, `size`, `colorbar`, `axes`) stays
+    until another call or the window changes it.
     `camera`: as in `field.camera`. By default it shows all finite points, or all of a mesh, from above. It stays until
     the limits would change, or the array leaves the view; "fit" fits it to this array.
     `extent`: (x0, x1, y0, y1), where a surface's first and last column and its first and last row lie. Cameras and
@@ -430,6 +437,8 @@ def show(
                 shower = _started(prepared.source, window, device) if stays is None else stays
                 shower.check_device(device)
                 return shower.show(prepared, settings, camera, title, memory, wait)
+            except KeyboardInterrupt as stop:
+                raise stop.with_traceback(None) from None  # without the lines of this package
             except Refused as refused:
                 # What the renderer has refused meanwhile belongs to an earlier array.
                 field = None if _shower is None else _shower.field

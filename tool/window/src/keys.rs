@@ -43,9 +43,9 @@ const KEYS: [(&str, &[Key], Action, &str); 12] = [
         "Escape",
         &[Key::Escape],
         Action::Close,
-        "closes a list, this one, then full screen; leaves if none is open",
+        "closes a list, this one, then full screen, then the window",
     ),
-    ("Q", &[Key::Q], Action::Leave, "leaves"),
+    ("Q", &[Key::Q], Action::Leave, "closes the window"),
 ];
 
 impl Action {
