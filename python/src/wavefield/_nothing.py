@@ -8,7 +8,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from . import _fit
-from .errors import WavefieldError
+from .errors import ArrayMismatch, WavefieldError
 
 if TYPE_CHECKING:
     from . import _show, _things
@@ -24,7 +24,10 @@ def warn_of(seen: _show._Seen, look: _things.Look, fit: _fit.Fit, last: Field | 
 
     `last`: what has the camera.
     """
-    if (is_new or seen.search._ends is not None) and (why := _why(seen, look.norm, fit, last)):
+    why = ""
+    with contextlib.suppress(ArrayMismatch):  # of a type that cannot be searched
+        why = _why(seen, look.norm, fit, last) if is_new or seen.search._ends is not None else ""
+    if why:
         what = f'"{name}" is' if name else "The array is"
         warnings.warn(f"{what} not seen: {why}", stacklevel=4)
 

@@ -149,7 +149,7 @@ def check_values(
             raise ArrayMismatch(f"sizes must not be negative, and the smallest is {low:g}")
         if name in ("sizes", "vectors") and low == high == 0:
             warnings.warn(f"nothing is seen, because all {name} are 0", stacklevel=5)
-        if name == "colors" and wanted.shape[-1] == 4:
+        if name == "colors" and wanted.shape[-1] == 4 and hasattr(part.array, "__getitem__"):
             alpha = Source(part.array[:, 3])
             if _range.Search(alpha, replace(wanted, shape=wanted.shape[:1])).ends(meanwhile)[0] == (0, 0):
                 warnings.warn("nothing is seen, because the alpha of all colors is 0", stacklevel=5)

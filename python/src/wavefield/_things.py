@@ -13,7 +13,7 @@ from ._layout import MOST_THINGS, PARTS
 from .errors import ArrayMismatch, brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from ._layout import Layout
     from .field import Field
@@ -168,18 +168,17 @@ def prepare(
     _check_devices(seen)
     is_one_view = not columns and len(seen) > 1
     looks = {name: _restyled(olds[name], seen[name], several[name]) for name in seen}
-    scales = _scales(seen, several, looks, is_one_view)
+    choices = _choices(seen, several, looks, is_one_view)
     together = _together(seen, several, looks, camera, axes) if is_one_view else None
     finished: list[tuple[_show._Prepared, Look]] = []
     for name, one in seen.items():
         entry, look = several[name], looks[name]
         with _naming(name):
-            choice = scales(name)
             fit = together or one.fit(look.fit, entry["extent"], camera)
             if axes and fit.box is None and one.layout.has_places:
                 fit = replace(fit, box=one.ends()[1])
             _nothing.warn_of(one, look, fit, last, name, olds[name].choice.sort != one.sort)
-            made = _show._finished(one, choice, fit, entry["limits"], where, look.norm)
+            made = _show._finished(one, choices[name], fit, entry["limits"], where, look.norm)
         follows = bool(finished) and look.colormap == finished[0][1].colormap
         look = replace(look, choice=made.choice, fit=replace(fit, fresh=False))
         finished.append((made, replace(look, colormap="") if follows else look))
@@ -205,7 +204,7 @@ def _restyled(old: Look, seen: _show._Seen, entry: Mapping[str, Any]) -> Look:
     if seen.layout.colours:
         if said.get("norm", "linear") != "linear":
             raise ValueError(
-                f'norm="{said["norm"]}" is for values, and each pixel of this image is a colour: leave it out'
+                f'norm="{said["norm"]}" is for values, and each pixel of this image is a colour: give it norm="linear"'
             )
         said["norm"] = "linear"
     look = replace(old, **_colors.spelled(said, {"invert": old.invert}))
@@ -214,51 +213,48 @@ def _restyled(old: Look, seen: _show._Seen, entry: Mapping[str, Any]) -> Look:
     return look
 
 
-def _scales(
+def _choices(
     seen: dict[str, _show._Seen], several: Entries, looks: dict[str, Look], is_one_view: bool
-) -> Callable[[str], _limits.Choice]:
-    """Return what returns the limits of an array. Heights and line plots of one view are on one scale."""
+) -> dict[str, _limits.Choice]:
+    """Return the limits of each array. Surfaces of one view are on one scale, and so are line plots."""
     shared = [name for name, one in seen.items() if is_one_view and one.layout.view in ("plot", "surface")]
-    wishes = {name: several[name]["limits"] for name in shared if several[name]["limits"] is not None}
-    if len({*wishes.values()}) > 1:
-        names = '" and "'.join(wishes)
-        raise ValueError(
-            f'"{names}" have different limits, and one view has one scale of height: give limits once, for all, or '
-            "columns=2"
-        )
-    wish = next(iter(wishes.values()), None)
-
-    def chosen(group: list[str], wish: Any) -> _limits.Choice:
-        members, olds = [seen[name] for name in group], [looks[name].choice for name in group]
-        last = olds[0]
-        if any(old.sort != one.sort for old, one in zip(olds[1:], members[1:], strict=True)):
-            last = replace(last, sort=None, given=False)  # they are chosen anew, for all
-
-        def spans(each: list[_limits.Pair | None]) -> _limits.Pair | None:
-            found = [span for span in each if span is not None]
-            return (min(low for low, _ in found), max(high for _, high in found)) if found else None
-
-        def ends() -> _range.Ends:
-            return spans([one.ends()[0] for one in members]), None
-
-        is_log = any(looks[name].norm == "log" for name in group)
-        above_zero = (lambda: spans([one.search.above_zero() for one in members])) if is_log else None
-        choice = _range.limits_of(last, members[0].layout, members[0].before_mask, wish, ends, above_zero)
-        if is_log and min(choice.limits) <= 0:
+    found = {}
+    for group in [shared] * bool(shared) + [[name] for name in seen if name not in shared]:
+        wishes = {name: several[name]["limits"] for name in group if several[name]["limits"] is not None}
+        if len({*wishes.values()}) > 1:
+            names = '" and "'.join(wishes)
             raise ValueError(
-                f'norm="log" needs limits above 0, not {choice.limits}: give limits=(low, high) or "auto", or '
-                'norm="linear"'
+                f'"{names}" have different limits, and one view has one scale of height: give limits once, for all, or '
+                "columns=2"
             )
-        return choice
+        with _naming(group[0]):
+            members = [seen[name] for name in group]
+            choice = _common(members, [looks[name] for name in group], next(iter(wishes.values()), None))
+        found.update({name: replace(choice, sort=seen[name].sort) for name in group})
+    return found
 
-    common = chosen(shared, wish) if shared else None
 
-    def of(name: str) -> _limits.Choice:
-        if common is not None and name in shared:
-            return replace(common, sort=seen[name].sort)
-        return chosen([name], several[name]["limits"])
+def _common(seen: list[_show._Seen], looks: list[Look], wish: Any) -> _limits.Choice:
+    """Return the limits that arrays have in common, as for the first."""
+    last = looks[0].choice
+    if any(look.choice.sort != one.sort for look, one in zip(looks[1:], seen[1:], strict=True)):
+        last = replace(last, sort=None, given=False)  # they are chosen anew, for all
 
-    return of
+    def whole(spans: list[_limits.Pair | None]) -> _limits.Pair | None:
+        found = [span for span in spans if span is not None]
+        return (min(low for low, _ in found), max(high for _, high in found)) if found else None
+
+    def ends() -> _range.Ends:
+        return whole([one.ends()[0] for one in seen]), None
+
+    is_log = any(look.norm == "log" for look in looks)
+    above_zero = (lambda: whole([one.search.above_zero() for one in seen])) if is_log else None
+    choice = _range.limits_of(last, seen[0].layout, seen[0].before_mask, wish, ends, above_zero)
+    if is_log and min(choice.limits) <= 0:
+        raise ValueError(
+            f'norm="log" needs limits above 0, not {choice.limits}: give limits=(low, high) or "auto", or norm="linear"'
+        )
+    return choice
 
 
 def _joined(layouts: dict[str, Layout], columns: int | None) -> Layout:
