@@ -592,6 +592,9 @@ mod tests {
         let at_once = FromClient::Snapshot { after: None, size: None };
         assert_eq!(say(&mut session, at_once.clone()), Ok(Ok(at_once.clone())));
         assert!(is_heavy(&at_once));
+        let sized = |size| FromClient::Snapshot { after: Some(3), size: Some(size) };
+        assert_eq!(say(&mut session, sized([1, 9])), Ok(Ok(sized([1, 9]))));
+        assert_eq!(say(&mut session, sized([0, 9])), Ok(Err("a picture has at least a pixel".into())));
     }
 
     #[test]
