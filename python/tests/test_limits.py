@@ -17,6 +17,7 @@ from started import Started
 from test_arrays import GPU, Dlpack
 from test_cuda import DeviceArray
 from test_end_to_end import SMALL, WHY_NOT
+from test_show import prepared_of
 from wavefield import _limits, _range, _say, _show, _source
 from wavefield._layout import Kind, Layout
 
@@ -568,7 +569,7 @@ def test_what_show_returns_says_what_it_shows(renderer: FakeRenderer, tmp_path: 
     assert "not contiguous" in b.shown.reason and "not contiguous" not in a.shown.reason  # type: ignore[union-attr]
     assert "another array was shown since" in repr(a) and "another" not in repr(b)
     for take in (a.snapshot, a.picture, a.render, partial(a.save, tmp_path / "a.png")):
-        with pytest.raises(wavefield.FieldClosed, match=r"another array was shown since, .* save it"):
+        with pytest.raises(wavefield.FieldClosed, match=r"another array was shown since, .* use what the last"):
             take()
     assert not (tmp_path / "a.png").exists()
     assert a._repr_png_() is None and b._repr_png_() is not None
@@ -618,7 +619,7 @@ def test_the_picture_shows_the_detail(monkeypatch: pytest.MonkeyPatch, name: str
     monkeypatch.undo()
     field = wavefield.launch(memory="host", kind="image", shape=(3, 3), arguments=SMALL)
     with field:
-        prepared = _show._prepare(array, "image")
+        prepared = prepared_of(array, "image")
         field.parameters._apply(prepared.choice)
         field.show(prepared.source)
         picture = field.snapshot()
@@ -647,3 +648,27 @@ def test_the_browser_recipe_shows_a_whole_sine(monkeypatch: pytest.MonkeyPatch) 
     exact = abs(4 * fractions(x) - stops) < 0.02
     assert len(np.unique(stops[exact])) == 5
     assert abs(picture[..., :3][exact] - STOPS[stops.astype(int)][exact]).max() <= 6
+
+
+def test_what_to_do_after_the_next_show_is_said(renderer: FakeRenderer, tmp_path: Any) -> None:
+    first = wavefield.show(IMAGE, memory="host")
+    last = wavefield.show(IMAGE[:2], memory="host")
+    calls: list[Any] = [first.snapshot, first.render, first.status, partial(first.save, tmp_path / "a.png")]
+    for call in [*calls, partial(first.parameters.update, colormap="gray")]:
+        with pytest.raises(wavefield.FieldClosed, match=r"another array was shown since.* use what the last show\(\)"):
+            call()
+    with pytest.raises(wavefield.ArrayMismatch, match=r"float64.*; wavefield.show\(x\) takes other shapes and types"):
+        last.show(np.float64(IMAGE[:2]))
+    last.close()
+    for field in (first, last):
+        with pytest.raises(wavefield.FieldClosed, match=r"was closed: wavefield.show\(x\) starts another"):
+            field.status()
+
+
+def test_rounded_limits_are_no_news(renderer: FakeRenderer, capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = np.random.default_rng(8).normal(size=(5, 7))
+    wavefield.show(numbers, memory="host")
+    wavefield.show(numbers.astype(np.float32), memory="host")
+    assert "limits are now" not in capsys.readouterr().err
+    wavefield.show(2 * numbers, memory="host")
+    assert "limits are now" in capsys.readouterr().err

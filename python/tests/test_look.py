@@ -205,9 +205,11 @@ def test_automatic_limits_follow_the_norm(show: Callable[..., Any]) -> None:
     assert field.parameters["limits"] == (0.5, 8)
     field = show(image, norm="linear")
     assert field.parameters["limits"] == (-4, 8)
-    field = show(-np.abs(image), norm="log")
+    with pytest.warns(UserWarning, match=r'not seen: norm="log" shows numbers above 0, and the largest is -0\.5'):
+        field = show(-np.abs(image), norm="log")
     assert field.parameters["limits"] == (1, 10), "there is no number above 0"
-    assert show(np.full((2, 5), 3.0)).parameters["norm"] == "log", "it holds for the next array, of another shape"
+    assert show(image).parameters["norm"] == "log", "it holds for the next array"
+    assert show(np.full((2, 5), 3.0)).parameters["norm"] == "linear", "but not for one of another shape"
     assert show(np.zeros((2, 5, 3), np.uint8)).parameters["norm"] == "linear", "colours have none"
 
 

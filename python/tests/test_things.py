@@ -34,7 +34,7 @@ def test_arrays_lie_behind_each_other(started: list[Started], renderer: FakeRend
     cloud = {"kind": "points", "shape": [6, 3], "dtype": "<f4"}
     parts = {"faces": {"shape": [2, 3], "dtype": "<i4"}, "colors": {"shape": [6, 3], "dtype": "|u1"}}
     assert described == {**cloud, "more": [{**cloud, "kind": "triangles", **parts}, cloud]}
-    assert renderer.names == []
+    assert renderer.names == ["cloud", "mesh", "again"]
     np.testing.assert_array_equal(renderer.frames[0], CLOUD)
     for name, array in {"1": np.float32(OTHER), "1.faces": FACES, "1.colors": RGB, "2": CLOUD}.items():
         np.testing.assert_array_equal(renderer.parts[0][name], array)
@@ -112,6 +112,16 @@ def test_one_view_of_plots_and_of_surfaces(started: list[Started], renderer: Fak
         ({"a": CLOUD, "b": IMAGE}, {}, ValueError, '"a", a set of points .* cannot be in one view: give columns=2'),
         ({"a": IMAGE, "b": IMAGE}, {}, ValueError, '"a" and "b" would hide each other in one view: give columns=2'),
         ({"a": CLOUD}, {"colors": RGB}, TypeError, "colors must be with its array"),
+        ({"a": CLOUD, "b": {"array": CLOUD, "label": 7}}, {}, TypeError, '"b": label must be text, not 7'),
+        ({"a": CLOUD, "b": {"array": CLOUD, "norm": "ln"}}, {}, ValueError, '"b": norm must be "linear"'),
+        ({"a": CLOUD, "b": {"array": CLOUD, "colormap": 7}}, {}, TypeError, '"b": colormap must be a name'),
+        (
+            {"a": CLOUD, "b": {"array": IMAGE - 1, "norm": "log", "limits": (0, 1)}},
+            {"columns": 2},
+            ValueError,
+            '"b": .*log',
+        ),
+        ({"a": IMAGE[:, :2], "b": CLOUD}, {"kind": "lines"}, ValueError, '"a": .* a plot is of y over its index'),
         ({"a": CLOUD}, {"extent": (0, 1, 0, 1)}, TypeError, "extent must be with its array"),
         ({"a": CLOUD}, {"columns": 0}, TypeError, "columns must be a whole number of at least 1, not 0"),
         ({"a": CLOUD}, {"columns": True}, TypeError, "columns must be a whole number"),
@@ -175,3 +185,25 @@ def test_what_is_wrong_in_a_welcome() -> None:
             welcome(message, "host", 1)
     with pytest.raises(wavefield.errors.ProtocolError, match="was asked for a set of points"):
         welcome({"protocol": 2, "memory": "host", "array": {**array, "columns": 1}}, "host", 1, layout)
+
+
+def test_what_is_for_all_and_what_is_for_each(started: list[Started], renderer: FakeRenderer) -> None:
+    renderer.parameters |= {"norm": "linear", "linthresh": 0.0, "invert": False, "label": "", "colorbar": False}
+    other = {"array": 1 + IMAGE, "label": "T / K", "norm": "log", "colormap": "magma"}
+    show({"a": IMAGE, "b": other, "c": CLOUD}, columns=2, colorbar=True, label="p / Pa", sizes=6, invert=True)
+    assert [renderer.parameters["label"], *(more["label"] for more in renderer.more)] == ["p / Pa", "T / K", "p / Pa"]
+    assert [renderer.parameters["norm"], *(more["norm"] for more in renderer.more)] == ["linear", "log", "linear"]
+    assert [more["colormap"] for more in renderer.more] == ["magma", ""], "that of the first"
+    assert [renderer.parameters["size"], *(more["size"] for more in renderer.more)] == [6, 6, 6]
+    assert all(more["invert"] for more in renderer.more) and renderer.parameters["colorbar"]
+    show({"a": {"array": CLOUD, "sizes": 4}})
+    assert renderer.parameters["size"] == 4
+    # What is said of numbers ends with them. The rest stays, also of arrays that are new.
+    renderer.parameters |= {"label": "p / Pa", "norm": "symlog"}
+    show({"a": {"array": CLOUD, "label": "1", "norm": "symlog"}, "b": IMAGE}, columns=2)
+    assert (renderer.more[0]["label"], renderer.more[0]["invert"], renderer.more[0]["size"]) == ("", True, 4)
+    show({"a": CLOUD[:4], "b": IMAGE}, columns=2)
+    assert (renderer.parameters["label"], renderer.parameters["norm"]) == ("1", "symlog")
+    show({"a": IMAGE, "b": IMAGE}, columns=2)
+    assert (renderer.parameters["label"], renderer.parameters["norm"]) == ("", "linear")
+    assert renderer.parameters["invert"] and renderer.parameters["colorbar"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, get_args
 
 from . import _source
 from ._layout import Colormap
-from .errors import brief
+from .errors import ArrayMismatch, brief
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +32,46 @@ def spelled(values: dict[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     if turned or inverts is not None or now.get("invert"):
         values = {**values, "invert": bool(inverts) != turned}
     return {**values, "colormap": colormap}
+
+
+class Color(tuple[int, int, int, int]):
+    """One colour for all points: red, green, blue and alpha, from 0 to 255."""
+
+    __slots__ = ()
+
+
+NAMED = {
+    "black": "000000", "white": "ffffff", "gray": "808080", "grey": "808080", "silver": "c0c0c0", "red": "ff0000",
+    "green": "008000", "lime": "00ff00", "blue": "0000ff", "navy": "000080", "yellow": "ffff00", "cyan": "00ffff",
+    "magenta": "ff00ff", "orange": "ffa500", "purple": "800080", "brown": "a52a2a", "pink": "ffc0cb", "olive": "808000",
+    "teal": "008080", "maroon": "800000",
+}  # fmt: skip
+"""The usual names of CSS. matplotlib knows all, if it is there."""
+
+
+def one_of(value: Any) -> Color | None:
+    """Return one colour, if that is what was given: a name, "#rrggbb", or three or four numbers."""
+    if isinstance(value, str):
+        digits = NAMED.get(value.lower(), value).removeprefix("#")
+        if digits != value and len(digits) in (6, 8):
+            with contextlib.suppress(ValueError):
+                return Color(bytes.fromhex(digits.ljust(8, "f")))
+        try:
+            import matplotlib.colors  # type: ignore[import-not-found, unused-ignore]
+
+            value = matplotlib.colors.to_rgba(value)
+        except (ImportError, ValueError):
+            raise ArrayMismatch(
+                f'colors as text must be "#rrggbb" or a name such as {", ".join([*NAMED][:6])}, not {brief(value)}; '
+                "with matplotlib, also its names"
+            ) from None
+    if not isinstance(value, tuple | list) or len(value) not in (3, 4) or not all(isinstance(x, Real) for x in value):
+        return None
+    # Whole numbers above 1 are bytes.
+    most = 255 if max(value) > 1 and all(isinstance(x, Integral) for x in value) else 1
+    if not all(0 <= x <= most for x in value):
+        raise ArrayMismatch(f"a colour is three or four numbers from 0 to 1, or whole ones to 255, not {brief(value)}")
+    return Color([*(round(255 / most * x) for x in value), 255][:4])
 
 
 def check_norm(norm: object) -> None:

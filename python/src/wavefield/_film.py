@@ -19,6 +19,8 @@ from ._say import say
 from .errors import RendererGone, WavefieldError, brief
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ._render import Picture
     from .field import Field
 
@@ -69,7 +71,12 @@ class Film:
         if self._over:
             return
         try:
-            (picture,) = field._render(("color",), None, None, self._size_of(field), field._next - 1)
+            size, last = self._size_of(field), field._next - 1
+            if field._has_marks:
+                self._write(0)
+                self._give(field._screenshot(last, size))
+                return
+            (picture,) = field._render(("color",), None, None, size, last)
             picture.prefetch()
             self._waiting.append(picture)
             self._write(BEHIND)
@@ -135,17 +142,20 @@ class Film:
     def _write(self, most: int) -> None:
         """Give pictures to the encoder until so many wait."""
         while len(self._waiting) > most:
-            pixels = self._waiting.popleft().to_numpy()
-            if self._process is None:
-                self._start(pixels.shape[1], pixels.shape[0])
-            assert self._process is not None
-            assert self._process.stdin is not None
-            try:
-                self._process.stdin.write(pixels.data)
-            except OSError as error:
-                self._process.wait()
-                raise WavefieldError(self._last_words() or str(error)) from None
-            self.pictures += 1
+            self._give(self._waiting.popleft().to_numpy())
+
+    def _give(self, pixels: NDArray[Any]) -> None:
+        """Give a picture to the encoder."""
+        if self._process is None:
+            self._start(pixels.shape[1], pixels.shape[0])
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(pixels.data)
+        except OSError as error:
+            self._process.wait()
+            raise WavefieldError(self._last_words() or str(error)) from None
+        self.pictures += 1
 
     def _start(self, width: int, height: int) -> None:
         size, rate = f"{width}x{height}", f"{self.fps:.9g}"

@@ -164,6 +164,7 @@ class Interactive:
 
         MP4 needs the program ffmpeg. A GIF has 256 colours for each picture, and at most 50 of them in a second. `size`
         is (width, height), by default that of the picture on screen; MP4 makes it even.
+        Each picture is as `save` writes it. With a colour bar, axes or columns, each is waited for.
 
         The file is written whole at the end of the block. After an exception inside, such as Ctrl-C, it has what was
         shown until then. If the film fails, the block goes on, and its end raises.

@@ -122,6 +122,9 @@ class Layout:
             raise ArrayMismatch(f"{name} is for {_one_of(kinds)}, not for {self}")
         ends: dict[str, set[tuple[int, ...]]] = {"sizes": {()}, "colors": {(3,), (4,)}, "edges": {(2,)}}
         if not shape or shape[1:] not in ends.get(name, {(3,)}) or 0 in shape:
+            if name == "colors" and shape[1:] in ((), (1,)):
+                cure = "; one number for each point is its fourth: show numpy.column_stack([xyz, c])"
+                raise ArrayMismatch(f"{name} must have the shape {shapes}, not {shape}{cure}")
             cure = "; for squares, give both halves: numpy.vstack([f[:, :3], f[:, [0, 2, 3]]])" * (shape[1:] == (4,))
             raise ArrayMismatch(f"{name} must have the shape {shapes}, not {shape}{cure if name == 'faces' else ''}")
         if shapes.startswith("(n") and shape[0] != self.shape[0]:
@@ -286,6 +289,8 @@ def compact(shape: tuple[int, ...], item: int = 1) -> tuple[int, ...]:
 
 
 def _cure(kind: str, shape: tuple[int, ...]) -> str:
+    if kind == "lines" and shape[1:] == (2,):
+        return ": a plot is of y over its index, show(x[:, 1]); in space, show numpy.column_stack([x, 0 * x[:, 0]])"
     if kind != "image":
         return ""
     if len(shape) == 3 and shape[0] in (1, 3, 4):

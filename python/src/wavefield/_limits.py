@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -107,7 +108,9 @@ def choose(last: Choice, sort: tuple[Any, ...], wish: Any, span: Callable[[], Pa
         if found is None or not _left(last.limits, found):
             return last if last.sort == sort and last.units == PLAIN else Choice(sort, last.limits, last.given)
         why, limits = "its range is outside, or 10 times away from, that of", padded(found)
-    if why and not follows and limits != last.limits:
+    # 32-bit floats round those of 64 bits.
+    changed = not all(map(partial(math.isclose, rel_tol=1e-6), limits, last.limits))
+    if why and not follows and changed:
         say_once(
             f"the colours' limits are now ({limits[0]}, {limits[1]}), those of this array, because {why} the "
             f"one before ({last.limits[0]}, {last.limits[1]}); a call with limits=(low, high) chooses them",

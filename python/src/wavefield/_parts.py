@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from . import _fit, _limits, _range
+from . import _colors, _fit, _limits, _range
 from ._array import Array, rows_are_contiguous
 from ._layout import PARTS, native_name
 from ._say import is_new
@@ -40,14 +41,22 @@ def sources(given: Mapping[str, Any], array: Source) -> dict[str, Source]:
     for name in PARTS:
         if (value := given.get(name)) is None:
             continue
+        is_one = isinstance(value, _colors.Color)
         with naming(name):
-            part = found[name] = Source(value)
-        if (part.on_device, part.ordinal) != (array.on_device, array.ordinal):
+            part = found[name] = Source(_repeated(value, array) if is_one else value)
+        if not is_one and (part.on_device, part.ordinal) != (array.on_device, array.ordinal):
             raise ArrayMismatch(
                 f"{name} must be where the array is: the array is {_where(array)}, and {name} {_where(part)}; in "
                 f"PyTorch {name}.to(x.device)"
             )
     return found
+
+
+def _repeated(color: tuple[int, ...], array: Source) -> Any:
+    """Return a row of this colour for each point."""
+    import numpy as np
+
+    return np.full((*array.shape_and_dtype()[0][:1], 4), color, np.uint8)
 
 
 def _where(source: Source) -> str:
@@ -122,8 +131,6 @@ def check_values(
 ) -> None:
     """Check the numbers of parts, of the first array of a layout: each look takes time. `given`: not converted."""
     for name, wanted in layout.parts:
-        if name == "vectors":
-            continue
         dtype = native_name(given[name].shape_and_dtype()[1])
         # On a GPU, not all types can be searched.
         part = given[name] if dtype in _range._SIZES or not given[name].on_device else parts[name]
@@ -134,6 +141,12 @@ def check_values(
             raise ArrayMismatch(f"{name} has the index {wrong}; the {layout.shape[0]} points are numbered from 0")
         if name == "sizes" and low < 0:
             raise ArrayMismatch(f"sizes must not be negative, and the smallest is {low:g}")
+        if name in ("sizes", "vectors") and low == high == 0:
+            warnings.warn(f"nothing is seen, because all {name} are 0", stacklevel=5)
+        if name == "colors" and wanted.shape[-1] == 4 and hasattr(part.array, "__getitem__"):
+            alpha = Source(part.array[:, 3])
+            if _range.Search(alpha, replace(wanted, shape=wanted.shape[:1])).ends(meanwhile)[0] == (0, 0):
+                warnings.warn("nothing is seen, because the alpha of all colors is 0", stacklevel=5)
         if name == "colors" and _limits.is_whole(dtype) and not 0 <= low <= high <= 255:
             raise ArrayMismatch(
                 f"colors as {dtype} go from 0 to 255, and these from {low} to {high}: show them as floats from 0 to 1"
@@ -143,7 +156,7 @@ def check_values(
             warnings.warn(
                 f"colors as floats go from 0 to 1, and these go from {low:.4g} to {high:.4g}, so they are clipped: "
                 'show colors / 255 or colors.astype("uint8")',
-                stacklevel=4,
+                stacklevel=5,
             )
 
 

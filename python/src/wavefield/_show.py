@@ -10,10 +10,9 @@ import threading
 import time
 import warnings
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _colors, _cuda, _fit, _libraries, _limits, _open, _parts, _range, _say, _things
+from . import _cuda, _fit, _libraries, _limits, _open, _parts, _range, _say, _things
 from ._array import rows_are_contiguous
 from ._launch import BROWSER, NO_WINDOW, Renderer, gpu_arguments
 from ._layout import Layout, dtypes_of, kind_of, native_name, other_reading
@@ -22,7 +21,9 @@ from ._say import is_new, say, say_once
 from ._source import Source
 from ._status import camera_of
 from .errors import (
+    ArrayMismatch,
     CudaError,
+    CudaMissing,
     DeviceMismatch,
     FieldClosed,
     NoRenderer,
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
 SAVE = 'field.save("picture.png") writes the picture'
 NO_DISPLAY = f"there is no display, so no window opens; {BROWSER}"
 
-KEPT = ("size", "norm", "linthresh", "invert", "colorbar", "label", "axes")
-"""What holds until another call says otherwise, though each connection begins without it."""
+NVIDIA = ("/dev/nvidiactl", "/dev/dxg")
+"""The files of NVIDIA's driver, on Linux and in WSL."""
 
 UNSEEN_SECONDS = 30.0
 """How long a program without a terminal waits at its end for its window to come to the screen."""
@@ -90,10 +91,24 @@ class Showing(Field):
     def _before_a_picture(self) -> None:
         if self._over:
             raise FieldClosed(
-                "another array was shown since, so the picture of this one is gone: save it, or take its picture, "
-                "before the next show()"
+                "another array was shown since, so the picture of this one is gone: use what the last show() returned, "
+                "or save this one before the next show()"
             )
         super()._before_a_picture()
+
+    def _check_open(self) -> None:
+        if self._closed and self._shower.ended:
+            raise FieldClosed("the window, or the renderer without one, was closed: wavefield.show(x) starts another")
+        if self._closed:
+            _refuse_over({})
+        super()._check_open()
+
+    def show(self, array: Any, *, copy: bool | None = None, wait: bool = True, **parts: Any) -> Shown:
+        """Show an array of exactly this shape and dtype, as `Field.show` does; `wavefield.show` converts others."""
+        try:
+            return super().show(array, copy=copy, wait=wait, **parts)
+        except ArrayMismatch as error:
+            raise ArrayMismatch(f"{error}; wavefield.show(x) takes other shapes and types, and converts them") from None
 
     def _repr_png_(self) -> bytes | None:
         return None if self._over else super()._repr_png_()
@@ -106,6 +121,10 @@ class Showing(Field):
         """Leave the field open: it is that of `show`."""
 
 
+def _refuse_over(_values: dict[str, Any]) -> None:
+    raise FieldClosed("another array was shown since: use what the last show() returned")
+
+
 @dataclass
 class _Prepared:
     """An array that can be drawn, its layout, how it was converted, and what it is drawn with."""
@@ -115,10 +134,10 @@ class _Prepared:
     converted: str
     choice: _limits.Choice
     fit: _fit.Fit
-    others: tuple[_things.Look, ...] = ()
-    """How the arrays behind it are drawn."""
+    looks: tuple[_things.Look, ...] = ()
+    """How it and the arrays behind it are drawn."""
     names: tuple[str, ...] = ()
-    """Those of views side by side."""
+    """Those of several arrays."""
 
 
 @dataclass
@@ -140,6 +159,11 @@ class _Seen:
     @property
     def native(self) -> str:
         return native_name(self.dtype)
+
+    @property
+    def sort(self) -> tuple[Any, ...]:
+        """Return what limits hold for."""
+        return self.layout.sort(self.before_mask)
 
     def fit(self, last: _fit.Fit, extent: Any, camera: Any) -> _fit.Fit:
         """Return the fit after `last`."""
@@ -210,6 +234,7 @@ class _Shower:
             # The renderer stays.
             field._on_close = self.field = None
             field.close()
+            field.parameters._ask = _refuse_over
         self.field = field = self._connect(layout, memory, title)
         last, self.last = self.last, field
         self.memory, self.title = memory, title
@@ -221,8 +246,8 @@ class _Shower:
             if self.camera is not None and last._welcome.layout.view == layout.view:
                 field._fit = last._fit
                 field._set_parameters({"fit": last._fit.message()}, self.camera)
-            now = field.parameters
-            self.kept = {name: last.parameters[name] for name in KEPT if last.parameters.get(name) != now.get(name)}
+            now, then = field.parameters, last.parameters
+            self.kept = {name: then[name] for name in _things.KEPT if then.get(name) != now.get(name)}
         return field
 
     def check_device(self, device: int | None) -> None:
@@ -244,16 +269,14 @@ class _Shower:
             field = self.connect(prepared.layout, memory, title)
             _keep_window_open()
             parameters, before = field.parameters, field.parameters._choice
+            first, *others = prepared.looks
             # What a call says always holds. Each request takes time, so leave out what is so already.
             said = {name: value for name, value in settings.items() if value is not None}
-            wanted = {**self.kept, **_colors.spelled(said, {**parameters, **self.kept})}
-            if "norm" in parameters and (prepared.layout.colours or prepared.layout.more):
-                wanted["norm"] = "linear"
-            if "axes" in parameters and prepared.layout.more:
-                wanted |= {"axes": False, "colorbar": False}
-            changes = {name: value for name, value in wanted.items() if value != parameters.get(name)}
+            usual = {**_things.Look().parameters(), "colorbar": False, "axes": False, **parameters}
+            wanted = {**self.kept, **first.parameters(), **said}
+            changes = {name: value for name, value in wanted.items() if value != usual[name]}
             field._draw_in(prepared.choice, prepared.fit, camera, changes)
-            field._draw_others(prepared.others, prepared.names)
+            field._draw_others(tuple(others), prepared.names)
             self.kept = {}
             _draw(self, field, field._read(prepared.source), prepared.converted, wait)
         except RendererGone as gone:
@@ -283,12 +306,15 @@ class _Shower:
             try:
                 _cuda.driver()
                 return self.renderer.connect("cuda", None, None, title, layout)
-            except (CudaError, Refused) as error:
+            except (CudaError, Refused) as why:
+                error = why
                 if isinstance(error, Refused) and error.code != "memory":
                     raise
                 first, *_ = str(error).split(". ")
-            # A notebook shows warnings in red, and an array in the CPU's memory loses nothing.
-            level = logging.INFO if _in_a_notebook() and not self.on_gpu else logging.WARNING
+            # Without an NVIDIA GPU, an array in the CPU's memory loses nothing. A notebook shows warnings in red.
+            has_gpu = not isinstance(error, CudaMissing) or any(map(os.path.exists, NVIDIA))
+            is_lost = self.on_gpu or (has_gpu and not _in_a_notebook())
+            level = logging.WARNING if is_lost else logging.INFO
             say_once(f'frames go through the CPU\'s memory, as with memory="host": {first}', level=level)
         return self.renderer.connect(memory, None, None, title, layout)
 
@@ -338,22 +364,26 @@ def show(
     Returns the field, whose pictures are of this array until the next call.
 
     `array`: an array of CuPy, PyTorch, Numba, JAX or NumPy, or any with `__cuda_array_interface__` or DLPack.
-    `colors`: RGB or RGBA of each point, (n, 3 or 4): floats from 0 to 1, or bytes.
+    `colors`: RGB or RGBA of each point, (n, 3 or 4): floats from 0 to 1, or bytes. Or one colour for all: "orange",
+    "#rrggbb", or a tuple of three or four numbers. For one number for each point, make it the fourth column.
     `sizes`: the diameters of points in pixels, (n,) or one for all; up to 64, and 0 hides a point.
     `faces`: (m, 3) whole numbers: the points that each triangle connects. `edges`: (m, 2), the same for lines.
     `vectors`: (n, 3): an arrow from each point, as long as this.
     These are on the device of the array, and are copied once.
     For several arrays at once, `array` is a dictionary of names to arrays, or to dictionaries of an `array` and its own
-    arguments: `show({"cloud": {"array": xyz, "colors": rgb}, "mesh": {"array": v, "faces": f}})`. They are copied once,
-    and hide each other. With `columns=2` each has a view of its own in a grid with so many columns.
+    arguments: `show({"p": {"array": p, "norm": "log", "label": "p / Pa"}, "v": v}, columns=2, colorbar=True)`. Outside
+    of these, an argument is for all arrays that have none of their own. They are copied once, and hide each other. With
+    `columns=2` each has a view, a bar and axes of its own in a grid with so many columns. Without `columns` all share
+    one view, its axes, and its scale of height: surfaces have common limits, and so have line plots. Colours of points
+    have limits of their own, and each array a bar, with its name if it has no label.
     `kind`: "image", "points", "surface", "mesh", "triangles" or "lines". By default, (n, 3 or 4) floats are points, and
     with `faces` triangles; (rows, cols) and (rows, cols, 1, 3 or 4) are an image; (n,) is a line plot. kind="lines"
     connects points one after another, up to a NaN.
     `limits`: (low, high), the numbers that the colour map and a surface's height span, or the ends of colours. They
     hold for this array and those after it. In place of None in (None, 1) is the array's own end. "auto" follows each
     array. Without any they are the array's smallest and largest number, and of colours and meshes 0 to 1 (0 to the
-    type's largest number for whole ones). A new kind, shape or type sets them anew, and so does an array whose range is
-    10 times away, unless a call, `field.parameters` or the window chose them.
+    type's largest number for whole ones). An array whose range is 10 times away sets them anew, unless a call,
+    `field.parameters` or the window chose them.
     `colormap`: "viridis", "plasma", "magma", "inferno", "cividis", "gray", "turbo", "coolwarm", "RdBu", "twilight", a
     name or a colour map of matplotlib, or an array (256, 3) of floats from 0 to 1 or uint8. `invert`, or a name that
     ends in "_r", turns it around.
@@ -362,7 +392,10 @@ def show(
     `colorbar`: whether `save`, `snapshot` and stills have a colour bar. A window always has. `label`: what it says, for
     example "pressure / Pa".
     `axes`: whether there are axes with numbers.
-    `size`: of points and lines, in pixels. Like all of these, it holds until another call or the window changes it.
+    `size`: of points and lines, in pixels.
+    What is said of the numbers (`limits`, `norm`, `linthresh`, `label`, `extent`) ends with an array of another kind,
+    shape or type; more points are no other shape. All else (`colormap`, `invert`, `size`, `colorbar`, `axes`) stays
+    until another call or the window changes it.
     `camera`: as in `field.camera`. By default it shows all finite points, or all of a mesh, from above. It stays until
     the limits would change, or the array leaves the view; "fit" fits it to this array.
     `extent`: (x0, x1, y0, y1), where a surface's first and last column and its first and last row lie. Cameras and
@@ -381,20 +414,15 @@ def show(
     `field.shown` says whether the array was copied, and why. A program with a window waits at its end until the window
     is closed. Without a window, a notebook shows the field as a picture, and `field.save("picture.png")` writes it.
     """
-    if isinstance(sizes, Real) and size is None:
-        sizes, size = None, sizes
-    given = {"colors": colors, "sizes": sizes, "vectors": vectors, "faces": faces, "edges": edges}
-    parts = {name: part for name, part in given.items() if part is not None}
-    several = None
-    if isinstance(array, dict):
-        own = parts if extent is None else {**parts, "extent": extent}
-        several = _things.entries(array, own, {"kind": kind, "limits": limits, "size": size})
-        size = next(iter(several.values()))["size"]
-        if norm not in (None, "linear") or colorbar or axes:
-            raise TypeError("norm, colorbar and axes are for one array: show it alone")
-    _things.check_columns(columns, several)
-    settings = {"colormap": colormap, "norm": norm, "linthresh": linthresh, "invert": invert, "size": size}
-    settings |= {"colorbar": colorbar, "label": label, "axes": axes}
+    its = {"colors": colors, "sizes": sizes, "vectors": vectors, "faces": faces, "edges": edges, "extent": extent}
+    usual = {"kind": kind, "limits": limits, "size": size, "colormap": colormap, "invert": invert}
+    usual |= {"norm": norm, "linthresh": linthresh, "label": label}
+    if is_several := isinstance(array, dict):
+        several = _things.entries(array, its, usual)
+    else:
+        several = {"": _things.entry({**its, **usual, "array": array})}
+    _things.check_columns(columns, is_several)
+    settings = {"colorbar": colorbar, "axes": axes}
     _check(title, settings, camera)
     told = False
     if _shower is not None and _shower.last is not None:
@@ -404,13 +432,13 @@ def show(
             try:
                 stays = _shower if _shower is not None and _shower.usable and window in (None, _shower.window) else None
                 last = None if stays is None else stays.last
-                if several is None:
-                    prepared = _prepare(array, kind, limits, camera, last, extent, (norm, axes), parts)
-                else:
-                    prepared = _things.prepare(several, columns, camera, last)
+                kept = {} if stays is None else stays.kept
+                prepared = _things.prepare(several, columns, camera, last, kept, axes)
                 shower = _started(prepared.source, window, device) if stays is None else stays
                 shower.check_device(device)
                 return shower.show(prepared, settings, camera, title, memory, wait)
+            except KeyboardInterrupt as stop:
+                raise stop.with_traceback(None) from None  # without the lines of this package
             except Refused as refused:
                 # What the renderer has refused meanwhile belongs to an earlier array.
                 field = None if _shower is None else _shower.field
@@ -442,43 +470,6 @@ def _draw(shower: _Shower, field: Field, source: Source, converted: str, wait: b
         if reason.startswith("copied from GPU"):
             words += f". And it was {reason}"
         field._say_copied(words, source.on_device)
-
-
-def _prepare(
-    array: Any,
-    kind: str | None,
-    limits: Any = None,
-    camera: Any = None,
-    last: Field | None = None,
-    extent: Any = None,
-    marked: tuple[str | None, bool | None] = (None, None),
-    given: Mapping[str, Any] = _parts.NONE,
-) -> _Prepared:
-    """Convert an array to one that can be drawn, after what `last` draws, or drew until it was closed.
-
-    `marked`: the norm, and whether there are axes.
-    """
-    wish = _limits.wish(limits)
-    where, meanwhile = _after(last)
-    seen = _see(array, kind, given, None if last is None else last._welcome.layout, meanwhile)
-    before = _limits.Choice() if last is None else last.parameters._choice
-    (norm, axes), now = marked, _parts.NONE if last is None else last.parameters
-    norm_before = now.get("norm", "linear")
-    if seen.layout.colours and norm not in (None, "linear"):
-        raise ValueError(f'norm="{norm}" is for values, and each pixel of this image is a colour: leave it out')
-    norm = "linear" if seen.layout.colours else norm or norm_before
-    if norm != norm_before and not before.given:
-        before = replace(before, sort=None)  # the limits are chosen anew
-    above_zero = seen.search.above_zero if norm == "log" else None
-    choice = _range.limits_of(before, seen.layout, seen.before_mask, wish, seen.ends, above_zero)
-    if norm == "log" and min(choice.limits) <= 0:
-        raise ValueError(
-            f'norm="log" needs limits above 0, not {choice.limits}: give limits=(low, high) or "auto", or norm="linear"'
-        )
-    fit = seen.fit(_fit.Fit() if last is None else last._fit, extent, camera)
-    if fit.box is None and seen.layout.has_places and (axes or now.get("axes")):
-        fit = replace(fit, box=seen.ends()[1])
-    return _finished(seen, choice, fit, wish, where, norm)
 
 
 def _after(last: Field | None) -> tuple[tuple[Any, Any], Callable[[], None]]:
@@ -652,22 +643,11 @@ def _before_the_end() -> None:
 
 
 def _check(title: object, settings: dict[str, Any], camera: object) -> None:
-    """Refuse arguments of a wrong type before anything changes. Reads the colour map, once."""
-    for name, value in (("title", title), ("label", settings["label"])):
-        if not isinstance(value, str | None):
-            raise TypeError(f"{name} must be text, not {brief(value)}")
-    for name in ("invert", "colorbar", "axes"):
-        if settings[name] not in (None, True, False):
-            raise TypeError(f"{name} must be True or False, not {brief(settings[name])}")
-    _colors.check_norm(settings["norm"])
-    if settings["colormap"] is not None:
-        settings["colormap"] = _colors.text_of(settings["colormap"])
-    if (linthresh := settings["linthresh"]) is not None and _limits.number("linthresh", linthresh) < 0:
-        raise ValueError(f"linthresh must not be below 0, and is {brief(linthresh)}")
-    size = settings["size"]
-    if not isinstance(size, Real | None):
-        raise TypeError(
-            f"size must be one number, the width of all points in pixels, not {brief(size)}; sizes=s has one for each"
-        )
+    """Refuse arguments of a wrong type before anything changes."""
+    if not isinstance(title, str | None):
+        raise TypeError(f"title must be text, not {brief(title)}")
+    for name, value in settings.items():
+        if value not in (None, True, False):
+            raise TypeError(f"{name} must be True or False, not {brief(value)}")
     if camera is not None and not (isinstance(camera, str) and camera == "fit"):
         camera_of(camera)

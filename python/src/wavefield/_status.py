@@ -23,18 +23,20 @@ _PER_PIXEL, _STEEPEST, _NEAREST, _MOST_DISTANT, _TARGET_FARTHEST, _FIELD_OF_VIEW
 class Camera:
     """Where the camera is, in the units of the points or the mesh. x is right, y up, z towards the viewer.
 
-    A surface, or a frame of a mesh, is 2 wide and lies around (0, 0, 0).
+    `azimuth`: the angle around the field, in radians. 0 looks along -z, pi / 2 along -x.
+    `elevation`: the angle above the horizon, in radians, from -1.5 to 1.5.
+    `distance`: from the target, 0.4 to 20 times the radius of what the first camera shows.
+    `target`: the place in the middle of the picture, at most 3 such radii from the middle of what the first shows.
+
+    A surface, or a frame of a mesh, is 2 wide and lies around (0, 0, 0), so its radius is 1.
 
     An image has no angles: its zoom is the initial distance divided by `distance`, and x and y of the target are in
     units of half the image's longer side.
     """
 
     azimuth: float
-    """The angle around the field, in radians."""
     elevation: float
-    """The angle above the horizon, in radians."""
     distance: float
-    """The distance from the target."""
     target: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def _message(self) -> dict[str, Any]:

@@ -113,10 +113,9 @@ class Field(Interactive):
         self._panel = Panel()
         # What was sent of its axes.
         self._axes: dict[str, Any] = {}
-        # How the other arrays of a frame are drawn, and the parameters that were sent for them.
+        # How the other arrays of a frame are drawn, the parameters that were sent for them, and the names of all.
         self._others: tuple[Look, ...] = ()
-        # Of views side by side.
-        self._names: tuple[str, ...] = ()
+        self._sent: tuple[list[str], list[Message]] = [], []
         # Whether a picture was taken.
         self._pictured = False
         # Whether the program asks if the field is closed: then a closed window is no error.
@@ -553,13 +552,12 @@ class Field(Interactive):
         self._fit, self._axes = replace(fit, fresh=False) if fit.fresh else fit, axes
 
     def _draw_others(self, others: tuple[Look, ...], names: tuple[str, ...]) -> None:
-        """Draw the other arrays of a frame with these limits, sizes and fits, and views with these names."""
-        values: dict[str, Any] = {} if names == self._names else {"names": list(names)}
-        if (more := [look.message() for look in others]) != [look.message() for look in self._others]:
-            values["more"] = more
-        if values:
+        """Draw the other arrays of a frame like this, and all with these names."""
+        more = [look.message(layout) for look, layout in zip(others, self._welcome.layout.more, strict=True)]
+        values = {"names": [*names], "more": more}
+        if values := {name: now for (name, now), old in zip(values.items(), self._sent, strict=True) if now != old}:
             self._set_parameters(values)
-        self._others, self._names = others, names
+        self._others, self._sent = others, ([*names], more)
 
     def _show_later(self, source: _source.Source) -> Shown:
         """Keep a copy of an array until the renderer is free, or until another is shown."""
@@ -640,10 +638,11 @@ class Field(Interactive):
 
     # Pictures, parameters.
 
-    def snapshot(self, after: int | None = None) -> NDArray[np.uint8]:
+    def snapshot(self, after: int | None = None, size: Size = None) -> NDArray[np.uint8]:
         """Return the picture of the field, (height, width, 4) uint8, sRGB with alpha, with the top row first.
 
-        Waits until frame `after` is drawn; by default the last one that was handed over.
+        Waits until frame `after` is drawn; by default the last one that was handed over. `size` is (width, height), by
+        default that of the picture on screen.
         """
         self._before_a_picture()
         self._check_open()
@@ -651,25 +650,28 @@ class Field(Interactive):
             after = self._next - 1
         if after is not None and not 0 <= after < self._next:
             raise ValueError(f"frame {after} was not handed over yet: {self._next} frames were, numbered from 0")
-        if after is not None and not self.window and not self._has_marks:
+        size = None if size is None else _render._sides(size)
+        if after is not None and not (self.window and size is None) and not self._has_marks:
             with contextlib.suppress(PicturesInUse, Refused):  # without room for it, it is drawn again
-                return self._render(("color",), None, None, None, after)[0].to_numpy()
+                return self._render(("color",), None, None, size, after)[0].to_numpy()
         # A window has a size of its own, which the user changes.
-        if after is not None and isinstance(self._ring, CudaRing):
-            self._ring.wait_written(self._next - 1)
-        return self._screenshot(after)
+        return self._screenshot(after, size)
 
     @property
     def _has_marks(self) -> bool:
         """Return whether something is written over its pictures, other than those for programs."""
-        return bool(self.parameters.get("colorbar") or self.parameters.get("axes") or self._names)
+        return bool(self.parameters.get("colorbar") or self.parameters.get("axes") or self._welcome.layout.columns)
 
-    def _screenshot(self, after: int | None) -> NDArray[np.uint8]:
-        """Ask for the picture on screen, whatever it shows."""
-        message, files = _picture.ask(self._connection, {"type": "snapshot"}, "picture", after)
+    def _screenshot(self, after: int | None, size: Size = None) -> NDArray[np.uint8]:
+        """Ask for a picture with what is written over it: of frame `after` or later, or whatever is on screen."""
+        if after is not None and isinstance(self._ring, CudaRing):
+            self._ring.wait_written(self._next - 1)
+        wish: Message = {"type": "snapshot"} if size is None else {"type": "snapshot", "size": [*size]}
+        message, files = _picture.ask(self._connection, wish, "picture", after)
         self._pictured = True
         picture = _picture.read(message, files, after)
-        self._screen = (picture.shape[1], picture.shape[0])
+        if size is None:
+            self._screen = (picture.shape[1], picture.shape[0])
         return picture
 
     @overload
@@ -761,10 +763,10 @@ class Field(Interactive):
         picture.prefetch()
         return picture
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], size: Size = None) -> None:
         """Write the picture of `snapshot` to a PNG file: the whole file or nothing."""
         checked = _picture.check_name(path)
-        _picture.write_whole(checked, _picture.png(self.snapshot()))
+        _picture.write_whole(checked, _picture.png(self.snapshot(size=size)))
 
     def _repr_png_(self) -> bytes | None:
         """Return the picture for a notebook to show."""

@@ -35,7 +35,8 @@ pub struct FieldRendererDesc {
     /// The array to draw. For a texture, the size of its first level.
     pub array: DrawnArray,
     pub style: Style,
-    pub color_map: ColorMap,
+    /// See [`FieldRenderer::set_color_map`].
+    pub color_maps: Vec<ColorMap>,
     pub samples: Samples,
     pub raster: Raster,
 }
@@ -93,7 +94,8 @@ pub struct FieldRenderer {
     /// The same for many views at once.
     views_by_compute: bool,
     pipelines: Pipelines,
-    color_map: ColorMap,
+    /// Of the arrays of a slot, as far as they have one of their own. The first is for all others.
+    color_maps: Vec<ColorMap>,
 }
 
 /// From so many views on, it does not matter that a dispatch for one of them would be short.
@@ -114,11 +116,11 @@ impl FieldRenderer {
         let device = queue.device().clone();
         // Any drawing may come later.
         let views = desc.views.max(MAX_THINGS + 1);
-        let inputs = Inputs::new(queue, desc.scene, (desc.flights, views), desc.color_map)?;
+        let inputs = Inputs::new(queue, desc.scene, (desc.flights, views), &desc.color_maps)?;
         let tile = mesh::tile_indices();
         let bytes = bytemuck::cast_slice(&tile);
         let indices = Buffer::filled(&device, "indices", bytes, vk::BufferUsageFlags::INDEX_BUFFER)?;
-        let &FieldRendererDesc { scene, array, style, output, color_map, samples, .. } = desc;
+        let &FieldRendererDesc { scene, array, style, output, samples, .. } = desc;
         let is_software = device.info().kind == vk::PhysicalDeviceType::CPU;
         let raster = if is_software && desc.raster == Raster::Auto { Raster::Graphics } else { desc.raster };
         let by_compute = raster == Raster::Compute;
@@ -145,7 +147,7 @@ impl FieldRenderer {
             by_compute,
             views_by_compute: by_compute,
             pipelines,
-            color_map,
+            color_maps: desc.color_maps.clone(),
         })
     }
 
@@ -198,11 +200,12 @@ impl FieldRenderer {
         Ok(())
     }
 
-    /// Uploads another colour map. Waits for the queue.
-    pub fn set_color_map(&mut self, queue: &mut Queue, map: ColorMap) -> Result<()> {
-        self.inputs.set_color_map(queue, map)?;
-        self.color_map = map;
-        Ok(())
+    /// Uploads another colour map, of array `number` of a slot. Waits for the queue.
+    pub fn set_color_map(&mut self, queue: &mut Queue, number: usize, map: ColorMap) -> Result<()> {
+        let maps = &mut self.color_maps;
+        maps.resize(maps.len().max(number + 1), map);
+        maps[number] = map;
+        self.inputs.set_color_maps(queue, maps)
     }
 
     /// Creates a renderer of the same array and style with another output. Waits for the queue.
@@ -213,13 +216,14 @@ impl FieldRenderer {
         (flights, views): (usize, usize),
         raster: Raster,
     ) -> Result<Self> {
-        let (Drawing { array, others, style, .. }, color_map) = (self.drawing.clone(), self.color_map);
+        let (Drawing { array, others, style, .. }, color_maps) =
+            (self.drawing.clone(), self.color_maps.clone());
         let views = views * others.uniforms();
         let Pipelines { scene, samples, .. } = self.pipelines;
         let samples = if output == Output::Facts { Samples::One } else { samples };
         let mut renderer = Self::new(
             queue,
-            &FieldRendererDesc { output, flights, views, scene, array, style, color_map, samples, raster },
+            &FieldRendererDesc { output, flights, views, scene, array, style, color_maps, samples, raster },
         )?;
         renderer.drawing = renderer.made(array, others, style)?;
         Ok(renderer)
@@ -298,7 +302,8 @@ impl FieldRenderer {
         for number in 0..others.uniforms() {
             let (array, view) = others.seen(number, (array, view));
             let at = view_number * others.uniforms() + number;
-            self.inputs.set_view((flight, at), &view, others.cell(tile, number), array)?;
+            let drawn = (array, others.map_number(number));
+            self.inputs.set_view((flight, at), &view, others.cell(tile, number), drawn)?;
         }
         Ok(())
     }

@@ -37,8 +37,10 @@ struct Globals {
     fit: Vec4,
     parts: [u32; 4],
     norm: [f32; 4],
-    /// Components and type, and two numbers that are not used.
-    colors: [u32; 4],
+    /// Components and type.
+    colors: [u32; 2],
+    map: f32,
+    unused: u32,
 }
 
 /// Must match `Raster` in `parts/raster.wgsl`.
@@ -69,8 +71,8 @@ const STRIDE: usize = 256;
 /// The views that one dispatch draws at most. Their uniforms are 16 KiB, the least `maxUniformBufferRange`.
 pub(super) const VIEWS: usize = 64;
 
-/// The size of the colour map's image.
-const COLORS: vk::Extent2D = vk::Extent2D { width: 256, height: 1 };
+/// The size of the colour maps' image: a row for each array of a slot.
+const COLORS: vk::Extent2D = vk::Extent2D { width: 256, height: MAX_THINGS as u32 };
 
 const FRAME: usize = 0;
 const SOURCE: usize = 1;
@@ -94,7 +96,7 @@ impl Inputs {
         queue: &mut Queue,
         scene: Scene,
         (flights, views): (usize, usize),
-        map: ColorMap,
+        maps: &[ColorMap],
     ) -> Result<Self> {
         let (vertex, fragment) =
             (vk::ShaderStageFlags::VERTEX, vk::ShaderStageFlags::FRAGMENT | vk::ShaderStageFlags::COMPUTE);
@@ -117,7 +119,7 @@ impl Inputs {
             location: MemoryLocation::CpuToGpu,
         };
         let usage = vk::ImageUsageFlags::SAMPLED | vk::ImageUsageFlags::TRANSFER_DST;
-        let colors = ImageDesc::color("colour map", COLORS, vk::Format::R8G8B8A8_SRGB, usage);
+        let colors = ImageDesc::color("colour maps", COLORS, vk::Format::R8G8B8A8_SRGB, usage);
         let device = queue.device();
         let inputs = Self {
             bindings: Bindings::new(device, &[frame, source, canvas], &[CONSTANTS])?,
@@ -127,7 +129,7 @@ impl Inputs {
             color_sampler: sampler(device, vk::SamplerAddressMode::CLAMP_TO_EDGE)?,
             texture_sampler: sampler(device, vk::SamplerAddressMode::REPEAT)?,
         };
-        inputs.set_color_map(queue, map)?;
+        inputs.set_color_maps(queue, maps)?;
         let colors = Bound::Sampled(inputs.colors.view(), vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL);
         let color_sampler = Bound::Sampler(inputs.color_sampler.raw());
         for flight in 0..flights {
@@ -138,10 +140,11 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// Uploads a colour map. Waits for the queue.
-    pub(super) fn set_color_map(&self, queue: &mut Queue, map: ColorMap) -> Result<()> {
+    /// Uploads colour maps, at most [`MAX_THINGS`]. Waits for the queue.
+    pub(super) fn set_color_maps(&self, queue: &mut Queue, maps: &[ColorMap]) -> Result<()> {
         let device = queue.device().clone();
-        let texels = map.texels();
+        let mut texels: Vec<_> = maps.iter().map(|map| map.texels()).collect();
+        texels.resize(MAX_THINGS, [[0; 4]; COLORS.width as usize]);
         let bytes = bytemuck::cast_slice(&texels);
         let staging =
             Buffer::filled(&device, "colour map upload", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
@@ -156,13 +159,14 @@ impl Inputs {
         })
     }
 
-    /// Writes the uniforms of a flight's view `number`. The flight's previous frame must be done.
+    /// Writes the uniforms of a flight's view `number`, of an array with colour map `map`. The flight's previous frame must be
+    /// done.
     pub(super) fn set_view(
         &mut self,
         (flight, number): (usize, usize),
         view: &FieldView,
         tile: vk::Rect2D,
-        array: &DrawnArray,
+        (array, map): (&DrawnArray, usize),
     ) -> Result<()> {
         let (camera, grid, extent) = (&view.camera, array.grid(), tile.extent);
         let fit = if array.is_flat() { Fit::default() } else { view.fit };
@@ -199,7 +203,9 @@ impl Inputs {
             ],
             norm: view.look.norm_numbers(view.limits),
             colors: part(PartName::Colors)
-                .map_or([0; 4], |(part, _)| [part.components, code_of(part.number), 0, 0]),
+                .map_or([0; 2], |(part, _)| [part.components, code_of(part.number)]),
+            map: (map as f32 + 0.5) / MAX_THINGS as f32,
+            unused: 0,
         };
         let at = self.offset(flight, number);
         let bytes = &mut self.uniforms.bytes_mut()?[at..at + size_of::<Globals>()];

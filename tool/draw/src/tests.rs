@@ -144,7 +144,7 @@ impl Bench {
             scene: Scene::Field,
             array: *array,
             style: self.style,
-            color_map: ColorMap::default(),
+            color_maps: vec![ColorMap::default()],
             samples: self.samples,
             raster,
         };
@@ -722,7 +722,7 @@ fn compute_shaders_find_the_same_facts() {
                 scene: Scene::Field,
                 array,
                 style: Style::Surface,
-                color_map: ColorMap::default(),
+                color_maps: vec![ColorMap::default()],
                 samples: Samples::Four,
                 raster,
             };

@@ -7,7 +7,7 @@ use ash::vk;
 
 use super::pipeline::Pipeline;
 use super::raster::{Passes, Work};
-use super::{FieldView, Fit, Label, Style};
+use super::{ColorMap, FieldView, Fit, Label, Look, Style, has_color_map};
 use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::contents::things::Things;
 
@@ -41,6 +41,11 @@ impl Drawing {
         !self.others.is_empty()
     }
 
+    /// Returns whether a colour map is used.
+    pub fn has_color_map(&self) -> bool {
+        self.arrays().any(|(array, _)| has_color_map(array))
+    }
+
     /// Returns how the arrays behind the first look.
     pub fn looks(&self) -> Vec<ArrayLook> {
         self.others.looks()
@@ -56,12 +61,23 @@ impl Drawing {
         self.array.is_flat() && self.others.things.iter().all(|thing| thing.array.is_flat())
     }
 
-    /// Returns the names of the views, and where each begins, as parts of the picture's width and height.
-    pub fn names(&self) -> Vec<([f32; 2], Label)> {
-        self.others.names()
+    /// Returns what is written over each array's view. `first` and `map` are those of the first.
+    pub(super) fn marked(&self, first: &FieldView, map: ColorMap) -> Vec<Marked> {
+        let names = self.others.names.borrow();
+        let marked = |number: usize| {
+            let (&array, view) = self.others.seen(number, (&self.array, first));
+            let name = names.get(number).copied().unwrap_or_default();
+            Marked { view, array, map: self.others.map(number).unwrap_or(map), name }
+        };
+        (0..=self.others.things.len()).map(marked).collect()
     }
 
-    /// Changes the names of views side by side, also in clones.
+    /// Returns the part of a picture in which array `number` is, if arrays are side by side.
+    pub(super) fn cell(&self, picture: vk::Extent2D, number: usize) -> Option<vk::Rect2D> {
+        (self.others.columns > 0).then(|| self.others.cell(picture.into(), number))
+    }
+
+    /// Changes the names of the arrays, also in clones.
     pub fn set_names(&self, names: Vec<Label>) {
         self.others.names.replace(names);
     }
@@ -79,24 +95,37 @@ impl Drawing {
     }
 }
 
-/// What a [`FieldView`] says of an array, without the camera, which all arrays of a slot share.
+/// An array, and what its marks are made from.
+pub(super) struct Marked {
+    pub(super) view: FieldView,
+    pub(super) array: DrawnArray,
+    pub(super) map: ColorMap,
+    pub(super) name: Label,
+}
+
+/// What a [`FieldView`] says of an array, without what all arrays of a slot share: the camera, and whether there are marks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ArrayLook {
     pub limits: [f32; 2],
     pub size: f32,
     pub fit: Fit,
+    pub units: [f64; 2],
+    pub look: Look,
+    /// `None`: that of the first array.
+    pub map: Option<ColorMap>,
 }
 
 impl ArrayLook {
-    fn of(array: &DrawnArray) -> Self {
-        let FieldView { limits, size, fit, .. } = FieldView::of(array);
-        Self { limits, size, fit }
+    pub fn of(array: &DrawnArray) -> Self {
+        let FieldView { limits, size, fit, units, look, .. } = FieldView::of(array);
+        Self { limits, size, fit, units, look, map: None }
     }
 
     /// Returns the view of an array, with the rest of the first array's.
     fn beside(self, first: &FieldView) -> FieldView {
-        let Self { limits, size, fit } = self;
-        FieldView { limits, size, fit, units: [0.0, 1.0], ..*first }
+        let Self { limits, size, fit, units, look, .. } = self;
+        let Look { colorbar, axes, .. } = first.look;
+        FieldView { camera: first.camera, limits, size, fit, units, look: Look { colorbar, axes, ..look } }
     }
 }
 
@@ -141,15 +170,14 @@ impl Others {
         }
     }
 
-    fn names(&self) -> Vec<([f32; 2], Label)> {
-        // So large that the corners are exact enough.
-        let whole = vk::Extent2D { width: 1 << 16, height: 1 << 16 };
-        let corner = |(number, &name): (usize, &Label)| {
-            let vk::Offset2D { x, y } = self.cell(whole.into(), number).offset;
-            ([x, y].map(|at| at as f32 / whole.width as f32), name)
-        };
-        let count = if self.columns == 0 { 0 } else { 1 + self.things.len() };
-        self.names.borrow().iter().take(count).enumerate().map(corner).collect()
+    /// Returns the colour map of array `number`, if it is not that of the first.
+    fn map(&self, number: usize) -> Option<ColorMap> {
+        self.things.get(number.checked_sub(1)?)?.look.get().map
+    }
+
+    /// Returns which of the renderer's colour maps uniform `number` is drawn with.
+    pub(super) fn map_number(&self, number: usize) -> usize {
+        self.map(number).map_or(0, |_| number)
     }
 
     /// Returns how many uniforms a view of the slot needs: one for each array and one for [`Others::cell`]'s rest.

@@ -67,6 +67,8 @@ pub(super) struct WantedPicture {
     pub(super) request: Request,
     /// The picture is taken once this frame of the client, or a later one, is shown.
     pub(super) after: Option<u64>,
+    /// If it is not that on screen.
+    pub(super) size: Option<[u32; 2]>,
 }
 
 const MAX_RENDERS: usize = 64;

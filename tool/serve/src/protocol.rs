@@ -47,6 +47,8 @@ pub enum FromClient {
     Render(Box<Render>),
     Snapshot {
         after: Option<u64>,
+        /// Width and height, if they are not those on screen.
+        size: Option<[u32; 2]>,
     },
     Set {
         #[serde(deserialize_with = "object")]
@@ -394,7 +396,7 @@ mod tests {
         assert_eq!(read(hello), Ok(FromClient::Hello(want)));
         assert_eq!(
             read(r#"{"type": "snapshot", "unknown": [1, {}]}"#),
-            Ok(FromClient::Snapshot { after: None })
+            Ok(FromClient::Snapshot { after: None, size: None })
         );
         assert_eq!(read(r#"{"frame": 7, "type": "ready"}"#), Ok(FromClient::Ready { frame: 7 }));
         for rubbish in [
@@ -462,7 +464,7 @@ mod tests {
         #[test]
         fn what_is_written_can_be_read(frame: u64, allocation: u64, offset: u64, client: String, ring: Option<u32>) {
             let hello = Hello { protocol: 2, client, memory: MemoryKind::Host, ring, array: None };
-            let after = FromClient::Snapshot { after: Some(frame) };
+            let after = FromClient::Snapshot { after: Some(frame), size: None };
             for message in [FromClient::Hello(hello), FromClient::Show { frame, allocation, offset }, after] {
                 prop_assert_eq!(FromClient::parse(&encode(&message)), Ok(message));
             }

@@ -7,10 +7,13 @@ use super::client_producer::Current;
 use super::frame_time;
 use super::memory::RenderTarget;
 use super::protocol::{FromServer, Render};
-use wavefield_draw::{FieldView, Wanted};
-use wavefield_gpu::Result;
+use gpu_allocator::MemoryLocation;
+use vulkan_cuda::ownership::Owner;
+use wavefield_draw::{FieldView, PictureKind, Wanted};
+use wavefield_gpu::vulkan::{Buffer, BufferDesc};
+use wavefield_gpu::{Error, Result};
 use wavefield_handoff::producer::Source;
-use wavefield_run::Engine;
+use wavefield_run::{Engine, check_picture};
 
 /// Answers `render` requests in order, until the next one must wait for its frame, or for about a frame time.
 /// `draws`: whether the engine has the client's ring.
@@ -44,6 +47,35 @@ pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bo
         }
     }
     Ok(())
+}
+
+/// Draws the picture of a `snapshot` in a size of its own: sRGB, four bytes per pixel. `draws`: as above.
+pub(super) fn draw_sized(
+    engine: &mut Engine,
+    client: &Client,
+    [width, height]: [u32; 2],
+    draws: bool,
+) -> Result<Vec<u8>> {
+    let size = ash::vk::Extent2D { width, height };
+    check_picture(size, engine.device())?;
+    // The engine may borrow `shared` while it waits, so this borrow must end first.
+    let current = client.shared.borrow().current.as_ref().filter(|_| draws).map(|now| now.vertices);
+    let Some(slot) = current else {
+        return Err(Error::Unsupported("no frame of yours is drawn yet: hand one over first".into()));
+    };
+    let (bytes, owner) = (4 * u64::from(width) * u64::from(height), client.shared.borrow().memory.owner());
+    let (usage, location) = (ash::vk::BufferUsageFlags::TRANSFER_DST, MemoryLocation::GpuToCpu);
+    let desc = BufferDesc { label: "picture", size: bytes, usage, location };
+    let into = Buffer::new(engine.device(), &desc)?;
+    let (views, places) = ([engine.drawer.view], [(PictureKind::Color, 0)]);
+    let wanted = Wanted { views: &views, size, places: &places };
+    // SAFETY: as in `draw`, but the buffer is the renderer's.
+    let drawn = unsafe {
+        engine.render_views(&wanted, (Source::Vertices(slot), owner), (into.raw(), Owner::Queue), None)
+    };
+    // Also after an error, the GPU may still use the buffer.
+    engine.work.drain().and(drawn)?;
+    Ok(into.bytes()?.to_vec())
 }
 
 /// Draws the pictures of one request. Returns the frame that they show, or why they could not be drawn.

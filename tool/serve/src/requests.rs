@@ -72,8 +72,8 @@ impl RequestHandler<'_> {
             Ok(FromClient::Snapshot { .. }) if self.client.wants_picture.is_some() => {
                 self.client.fail(request, "a snapshot is on its way already");
             }
-            Ok(FromClient::Snapshot { after }) => {
-                self.client.wants_picture = Some(WantedPicture { request, after });
+            Ok(FromClient::Snapshot { after, size }) => {
+                self.client.wants_picture = Some(WantedPicture { request, after, size });
             }
             Ok(FromClient::Set { parameters, camera }) => {
                 let camera = camera.and_then(|place| place.camera().ok());
@@ -101,10 +101,17 @@ impl RequestHandler<'_> {
                     self.client.drawing.set_names(names);
                 }
                 if wanted.field.colormap != self.parameters.colormap {
-                    self.engine.set_color_map(wanted.field.colormap)?;
+                    self.engine.set_color_map(0, wanted.field.colormap)?;
                 }
                 *self.parameters = wanted.field;
                 if change.more.is_some() {
+                    for (number, (look, before)) in (1..).zip(looks.iter().zip(self.client.drawing.looks())) {
+                        if let Some(map) = look.map
+                            && look.map != before.map
+                        {
+                            self.engine.set_color_map(number, map)?;
+                        }
+                    }
                     self.client.drawing.set_looks(&looks);
                     self.engine.drawer.forget_last();
                 }
@@ -199,10 +206,16 @@ pub(super) fn free_released(engine: &mut Engine, client: &Client) -> Result<()> 
     Ok(())
 }
 
+/// Returns whether the picture on screen is to be sent.
 pub(super) fn takes_picture(client: &Client, draws: bool) -> bool {
-    let Some(WantedPicture { after, .. }) = client.wants_picture else { return false };
+    due_picture(client, draws).is_some_and(|picture| picture.size.is_none())
+}
+
+/// Returns the pending `snapshot`, if its frame is shown.
+pub(super) fn due_picture(client: &Client, draws: bool) -> Option<WantedPicture> {
     // Each unread picture occupies memory.
-    client.shows(after, draws) && client.connection.unread() <= MAX_UNREAD
+    let is_due = |picture: &WantedPicture| client.shows(picture.after, draws);
+    client.wants_picture.filter(is_due).filter(|_| client.connection.unread() <= MAX_UNREAD)
 }
 
 /// Answers the pending `snapshot` with the picture: four bytes per pixel, sRGB.

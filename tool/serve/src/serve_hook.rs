@@ -11,8 +11,10 @@ use super::client::Client;
 use super::client_producer::ClientProducer;
 use super::handshake::welcome;
 use super::protocol::{self, ErrorCode, RefusedCode};
-use super::renders::answer_renders;
-use super::requests::{RequestHandler, answer_import, free_released, send_picture, takes_picture};
+use super::renders::{answer_renders, draw_sized};
+use super::requests::{
+    RequestHandler, answer_import, due_picture, free_released, send_picture, takes_picture,
+};
 use super::socket::Connection;
 use super::stamps::Stamps;
 use super::statistics::ServeReport;
@@ -104,6 +106,7 @@ impl ServeHook {
         self.take_ring(engine)?;
         if let Some(client) = &mut self.client {
             answer_renders(engine, client, self.own.is_some())?;
+            answer_sized(engine, client, self.own.is_some(), &mut self.ink)?;
             answer_import(engine, client)?;
             free_released(engine, client)?;
             let mut now = protocol::ClientParameters { field: *parameters, ..client.told };
@@ -273,6 +276,37 @@ impl ServeHook {
     }
 }
 
+/// Draws a picture's marks on it, if it has any.
+fn draw_marks(
+    engine: &Engine,
+    client: &Client,
+    ink: &mut Option<Ink>,
+    extent: vk::Extent2D,
+    pixels: &mut [u8],
+) {
+    let marks = engine.drawer.marks(client.told.field.colormap);
+    if marks.are_saved() {
+        ink.get_or_insert_default().draw(&marks, extent, pixels);
+    }
+}
+
+/// Answers the pending `snapshot`, if its frame is shown and it has a size of its own.
+fn answer_sized(engine: &mut Engine, client: &mut Client, draws: bool, ink: &mut Option<Ink>) -> Result<()> {
+    let Some(size) = due_picture(client, draws).and_then(|picture| picture.size) else { return Ok(()) };
+    let [width, height] = size;
+    let extent = vk::Extent2D { width, height };
+    let mut pixels = draw_sized(engine, client, size, draws);
+    if engine.work.has_failed() {
+        // `drain` returns the error of the failed work.
+        return engine.work.drain();
+    }
+    if let Ok(pixels) = &mut pixels {
+        draw_marks(engine, client, ink, extent, pixels);
+    }
+    send_picture(client, draws, extent, pixels);
+    Ok(())
+}
+
 impl FrameHook for ServeHook {
     fn before_frame(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
         self.look(engine, parameters).or_else(|error| self.rescue(engine, error))
@@ -354,11 +388,8 @@ impl FrameHook for ServeHook {
     fn send_picture(&mut self, engine: &Engine, extent: vk::Extent2D, mut pixels: Result<Vec<u8>>) {
         let draws = self.has_ring();
         if let Some(client) = &mut self.client {
-            let marks = engine.drawer.marks(client.told.field.colormap);
-            if let Ok(pixels) = &mut pixels
-                && marks.are_saved()
-            {
-                self.ink.get_or_insert_default().draw(&marks, extent, pixels);
+            if let Ok(pixels) = &mut pixels {
+                draw_marks(engine, client, &mut self.ink, extent, pixels);
             }
             send_picture(client, draws, extent, pixels);
         }

@@ -46,8 +46,8 @@ pub fn is_heavy(message: &FromClient) -> bool {
     match message {
         FromClient::Allocate { .. } | FromClient::Import { .. } | FromClient::Release { .. } => true,
         // While a picture waits for a later frame, messages about that frame must still be read.
-        FromClient::Snapshot { after } => after.is_none(),
-        FromClient::Set { parameters, .. } => parameters.colormap.is_some(),
+        FromClient::Snapshot { after, .. } => after.is_none(),
+        FromClient::Set { parameters, .. } => parameters.has_color_map(),
         _ => false,
     }
 }
@@ -160,6 +160,9 @@ impl Session {
             }
             FromClient::Render(render) => self.may_render(render),
             FromClient::Panel(wish) => wish.check(),
+            FromClient::Snapshot { size: Some(size), .. } if size.contains(&0) => {
+                Err("a picture has at least a pixel".into())
+            }
             FromClient::Timeline | FromClient::Snapshot { .. } | FromClient::Status | FromClient::Bye => {
                 Ok(())
             }
@@ -583,12 +586,15 @@ mod tests {
     #[test]
     fn a_picture_after_a_frame_keeps_nothing_waiting() {
         let mut session = session(MemoryKind::Host);
-        let after = FromClient::Snapshot { after: Some(3) };
+        let after = FromClient::Snapshot { after: Some(3), size: None };
         assert_eq!(say(&mut session, after.clone()), Ok(Ok(after.clone())));
         assert!(!is_heavy(&after));
-        let at_once = FromClient::Snapshot { after: None };
+        let at_once = FromClient::Snapshot { after: None, size: None };
         assert_eq!(say(&mut session, at_once.clone()), Ok(Ok(at_once.clone())));
         assert!(is_heavy(&at_once));
+        let sized = |size| FromClient::Snapshot { after: Some(3), size: Some(size) };
+        assert_eq!(say(&mut session, sized([1, 9])), Ok(Ok(sized([1, 9]))));
+        assert_eq!(say(&mut session, sized([0, 9])), Ok(Err("a picture has at least a pixel".into())));
     }
 
     #[test]

@@ -49,9 +49,9 @@ pub struct SettingsChange {
     pub units: Option<[f64; 2]>,
     #[serde(flatten)]
     pub look: Box<LookChange>,
-    /// Of the arrays behind the first. They have `limits`, `size` and `fit`.
+    /// Of the arrays behind the first. `colormap` "" is that of the first again.
     pub more: Option<Vec<SettingsChange>>,
-    /// Of views side by side.
+    /// Of the arrays.
     pub names: Option<Vec<String>>,
 }
 
@@ -178,7 +178,13 @@ impl SettingsChange {
         Ok(parameters)
     }
 
-    /// Returns the new names of views, if there are any.
+    /// Returns whether it changes a colour map, which waits for the GPU.
+    pub fn has_color_map(&self) -> bool {
+        let of = |change: &Self| change.colormap.as_ref().is_some_and(|name| !name.is_empty());
+        of(self) || self.more.iter().flatten().any(of)
+    }
+
+    /// Returns the new names of the arrays, if there are any.
     pub fn names(&self) -> Result<Option<Vec<Label>>, String> {
         let labels =
             |names: &Vec<String>| names.iter().take(MAX_THINGS).map(|name| Label::new(name)).collect();
@@ -191,13 +197,18 @@ impl SettingsChange {
         if more.len() > looks.len() {
             return Err(format!("`more` has {} entries for {} arrays", more.len(), looks.len()));
         }
-        for (number, look) in looks.iter_mut().enumerate() {
-            let Self { limits, size, fit, .. } = more.get(number).cloned().unwrap_or_default();
-            let change = Self { limits, size, fit, ..Self::default() };
-            let ClientParameters { limits, size, fit, .. } = change
-                .apply(ClientParameters { limits: look.limits, size: look.size, fit: look.fit, ..now })
-                .map_err(|error| format!("`more` {number}: {error}"))?;
-            *look = ArrayLook { limits, size, fit };
+        for (number, (now_look, change)) in looks.iter_mut().zip(more).enumerate() {
+            let ArrayLook { limits, size, fit, units, look, map } = *now_look;
+            let named = change.colormap.clone().filter(|name| !name.is_empty());
+            let change = Self { colormap: named, ..change.clone() };
+            let now = ClientParameters { limits, size, fit, units, look, ..now };
+            let after = change.apply(now).map_err(|error| format!("`more` {number}: {error}"))?;
+            let ClientParameters { field, limits, size, fit, units, look } = after;
+            let map = match &more[number].colormap {
+                None => map,
+                Some(_) => change.colormap.map(|_| field.colormap),
+            };
+            *now_look = ArrayLook { limits, size, fit, units, look, map };
         }
         Ok(looks)
     }
@@ -252,6 +263,7 @@ impl CameraPlace {
 mod tests {
     use super::super::tests::conversation::some_parameters;
     use super::*;
+    use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
 
     #[test]
     fn parameters_are_checked_whole() {
@@ -305,20 +317,35 @@ mod tests {
     }
 
     #[test]
-    fn the_arrays_behind_the_first_have_some_of_these() {
-        let look = ArrayLook { limits: [0.0, 1.0], size: 3.0, fit: Fit::default() };
+    fn the_arrays_behind_the_first_have_the_same() {
+        let array = DrawnArray::new(ArrayKind::Image, &[2, 2], Number::F32).unwrap();
+        let look = ArrayLook::of(&array);
         let wish = |text: &str| {
             let change = serde_json::from_str::<SettingsChange>(text).unwrap();
             change.looks(vec![look; 2], some_parameters())
         };
         assert_eq!(wish("{}"), Ok(vec![look; 2]));
-        let second = ArrayLook { limits: [2.0, -2.0], fit: Fit { radius: 9.0, ..Fit::default() }, ..look };
-        let text =
-            r#"{"more": [{}, {"limits": [2, -2], "fit": {"center": [0, 0, 0], "radius": 9}, "speed": 1e9}]}"#;
+        let fit = Fit { radius: 9.0, ..Fit::default() };
+        let second = ArrayLook { limits: [2.0, -2.0], fit, map: Some(ColorMap::Magma), ..look };
+        let text = r#"{"more": [{}, {"limits": [2, -2], "fit": {"center": [0, 0, 0], "radius": 9}, "colormap": "magma"}]}"#;
         assert_eq!(wish(text), Ok(vec![look, second]));
+        let change = serde_json::from_str::<SettingsChange>(r#"{"more": [{}, {"colormap": ""}]}"#).unwrap();
+        let after = change.looks(vec![look, second], some_parameters());
+        assert_eq!(after, Ok(vec![look, ArrayLook { map: None, ..second }]), "that of the first again");
+        assert!(!change.has_color_map());
+        // Norms and units are those of one array.
+        let text = r#"{"norm": "symlog", "more": [{"norm": "log", "limits": [1, 9], "units": [5, 2], "label": "Pa"}]}"#;
+        let looks = wish(text).unwrap();
+        assert_eq!(
+            (looks[0].look.norm, looks[0].look.label.text(), looks[0].units),
+            (Norm::Log, "Pa", [5.0, 2.0])
+        );
+        assert_eq!(looks[1], look);
         for (text, words) in [
             (r#"{"more": [{}, {"size": 99}]}"#, "`more` 1: size 99"),
             (r#"{"more": [{}, {}, {}]}"#, "3 entries"),
+            (r#"{"more": [{"norm": "log"}]}"#, "`more` 0: the norm `log` needs limits above 0"),
+            (r#"{"more": [{"colormap": "jet"}]}"#, "`more` 0: there is no colour map `jet`"),
         ] {
             assert!(wish(text).unwrap_err().contains(words), "{text}");
         }
@@ -328,12 +355,6 @@ mod tests {
         };
         assert_eq!(names("pressure"), Ok(MAX_THINGS));
         assert!(names("a\nb").is_err() && names(&"x".repeat(101)).is_err());
-        // All have one norm.
-        let logarithm =
-            serde_json::from_str::<SettingsChange>(r#"{"norm": "log", "limits": [1, 9]}"#).unwrap();
-        let now = logarithm.apply(some_parameters()).unwrap();
-        let error = logarithm.looks(vec![look], now).unwrap_err();
-        assert!(error.contains("`more` 0: the norm `log` needs limits above 0"), "{error}");
     }
 
     #[test]

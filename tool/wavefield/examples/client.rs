@@ -186,7 +186,7 @@ pub mod client {
 
     /// Writes the picture of the last of `frames`, once that is shown.
     fn snapshot(connection: &Connection, frames: u64, path: &Path) -> Result<()> {
-        connection.send(&FromClient::Snapshot { after: frames.checked_sub(1) }, &[])?;
+        connection.send(&FromClient::Snapshot { after: frames.checked_sub(1), size: None }, &[])?;
         let (FromServer::Picture { width, height, bytes, .. }, descriptors) =
             receive(connection, Duration::from_secs(10))?.context("the renderer does not answer")?
         else {

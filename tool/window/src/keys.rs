@@ -39,13 +39,8 @@ const KEYS: [(&str, &[Key], Action, &str); 12] = [
     ("F", &[Key::F], Action::FullScreen, "enters or leaves full screen"),
     ("Tab", &[Key::Tab], Action::Overlay, "hides or shows the panel: figures and settings"),
     ("F1", &[Key::F1, Key::Questionmark], Action::Help, "shows or hides this list (or ?)"),
-    (
-        "Escape",
-        &[Key::Escape],
-        Action::Close,
-        "closes a list, this one, then full screen; leaves if none is open",
-    ),
-    ("Q", &[Key::Q], Action::Leave, "leaves"),
+    ("Escape", &[Key::Escape], Action::Close, "closes a list, this one, then full screen, then the window"),
+    ("Q", &[Key::Q], Action::Leave, "closes the window"),
 ];
 
 impl Action {

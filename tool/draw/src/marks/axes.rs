@@ -3,7 +3,7 @@
 use egui::{Color32, Painter, Pos2, Rect, Stroke, Vec2, pos2, vec2};
 use glam::{Mat4, Vec3, Vec4};
 
-use super::{Marks, Words, ticks};
+use super::{Marked, Words, ticks};
 use crate::{FieldView, Placement};
 use wavefield_handoff::contents::array::ArrayKind;
 
@@ -26,9 +26,9 @@ struct Axis {
     numbers: [f64; 2],
 }
 
-impl Marks<'_> {
+impl Marked {
     /// Paints the axes of a picture that fills `picture`. Words stay inside `area`.
-    pub fn axes(&self, painter: &Painter, picture: Rect, area: Rect) {
+    pub(super) fn axes(&self, painter: &Painter, picture: Rect, area: Rect) {
         match self.array.is_flat() {
             true => self.flat_axes(painter, picture, area),
             false => self.space_axes(painter, picture, area),
@@ -40,7 +40,7 @@ impl Marks<'_> {
         let grid = self.array.grid();
         let scale = painter.pixels_per_point();
         let Placement { corner, size } =
-            Placement::of(self.array, &self.view.camera, pixels_of(picture, scale));
+            Placement::of(&self.array, &self.view.camera, pixels_of(picture, scale));
         let image = Rect::from_min_size(picture.min + Vec2::from(corner) / scale, Vec2::from(size) / scale);
         // As in matplotlib: whole numbers are at the middles of pixels, and y grows upwards.
         let pixels = [grid.cols, grid.rows].map(|count| f64::from(count) - 0.5);
@@ -80,7 +80,7 @@ impl Marks<'_> {
 
     /// Returns the axes x, y and z of an array in space.
     fn in_space(&self) -> [Axis; 3] {
-        let FieldView { look, fit, .. } = self.view;
+        let FieldView { look, fit, .. } = &self.view;
         if self.array.kind() == ArrayKind::Surface {
             let grid = self.array.grid();
             let last = [grid.cols - 1, grid.rows - 1];

@@ -26,13 +26,7 @@ impl Ink {
         raw.viewports.entry(ViewportId::ROOT).or_default().native_pixels_per_point = Some(scale);
         let output = self.egui.run_ui(raw, |ui| {
             let painter = ui.ctx().layer_painter(egui::LayerId::background());
-            if marks.has_axes {
-                marks.axes(&painter, area, area);
-            }
-            marks.view_names(&painter, area, area);
-            if marks.view.look.colorbar {
-                marks.legend(&painter, area);
-            }
+            marks.paint(&painter, area, area, marks.look.colorbar);
         });
         let mut textures = output.textures_delta;
         let (set, free) = (std::mem::take(&mut textures.set), std::mem::take(&mut textures.free));

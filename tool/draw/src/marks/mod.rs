@@ -5,10 +5,13 @@ mod axes;
 mod ink;
 mod ticks;
 
+use ash::vk;
 use egui::{Color32, FontId, Mesh, Painter, Pos2, Rect, Stroke, Vec2, pos2, vec2};
 
-use super::{ColorMap, FieldView, Label, has_color_map};
+use super::things::Marked;
+use super::{ColorMap, Drawing, FieldView, Look, has_color_map};
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
+use wavefield_handoff::contents::scene::Scene;
 
 pub use ink::Ink;
 pub use ticks::number;
@@ -18,17 +21,16 @@ const PAPER: Color32 = Color32::from_rgb(22, 24, 29);
 const PALE: Color32 = Color32::from_gray(225);
 /// The smallest side of an area for a colour bar, in points.
 const SMALLEST: f32 = 120.0;
+/// The sides of a picture of which views side by side are parts.
+const WHOLE: u32 = 1 << 16;
 
 /// A picture's description, from which its marks are made.
 pub struct Marks<'a> {
-    pub view: &'a FieldView,
-    pub array: &'a DrawnArray,
-    pub map: ColorMap,
-    /// Whether the array's values have colours.
-    pub has_colors: bool,
-    pub has_axes: bool,
-    /// The names of views side by side: see [`Drawing::names`](crate::Drawing::names).
-    pub names: Vec<([f32; 2], Label)>,
+    drawing: &'a Drawing,
+    look: Look,
+    marked: Vec<Marked>,
+    /// A texture contains colours, so it needs no colour bar.
+    has_bars: bool,
 }
 
 /// Returns what an array's values are called, if they become colours.
@@ -40,37 +42,84 @@ pub fn values_of(array: &DrawnArray) -> Option<&'static str> {
     })
 }
 
-impl Marks<'_> {
-    /// Returns whether a saved picture has marks.
-    pub fn are_saved(&self) -> bool {
-        self.has_axes || !self.names.is_empty() || self.view.look.colorbar && self.has_colors
+impl<'a> Marks<'a> {
+    /// `first` and `map` are those of the first array of `drawing`.
+    pub fn new(drawing: &'a Drawing, first: &FieldView, map: ColorMap, scene: Scene) -> Self {
+        let marked = drawing.marked(first, map);
+        Self { drawing, look: first.look, marked, has_bars: scene == Scene::Field }
     }
 
-    /// Paints the name of each view at its upper left corner, unless it is outside `area`.
-    pub fn view_names(&self, painter: &Painter, picture: Rect, area: Rect) {
-        for ([x, y], name) in &self.names {
-            let text = painter.layout_no_wrap(name.text().to_owned(), FontId::proportional(12.0), PALE);
-            let at = picture.min + picture.size() * vec2(*x, *y) + vec2(8.0, 8.0);
-            if area.contains(at) && !name.text().is_empty() {
-                let paper = Rect::from_min_size(at, text.size()).expand2(vec2(3.0, 1.0));
-                painter.rect_filled(paper, 3.0, PAPER);
-                painter.galley(at, text, Color32::WHITE);
+    /// Returns whether a saved picture has marks.
+    pub fn are_saved(&self) -> bool {
+        self.look.axes || self.look.colorbar || self.cells().any(|(_, cell)| cell.is_some())
+    }
+
+    fn cells(&self) -> impl DoubleEndedIterator<Item = (&Marked, Option<vk::Rect2D>)> + ExactSizeIterator {
+        // So large that the places are exact enough.
+        let whole = vk::Extent2D { width: WHOLE, height: WHOLE };
+        self.marked.iter().enumerate().map(move |(number, one)| (one, self.drawing.cell(whole, number)))
+    }
+
+    /// Paints the marks of a picture that fills `picture`, inside `area`. `bars`: whether there are colour bars.
+    pub fn paint(&self, painter: &Painter, picture: Rect, area: Rect, bars: bool) {
+        // In one view a surface has its place whatever the others have.
+        let surface = self.marked.iter().position(|one| one.array.kind() == ArrayKind::Surface);
+        let with_axes = surface.unwrap_or_default();
+        let mut rest = area;
+        // From the right, so that colour bars are in the order of the arrays.
+        for (number, (one, cell)) in self.cells().enumerate().rev() {
+            let (picture, free) = match cell {
+                Some(cell) => {
+                    let picture = part(picture, cell);
+                    (picture, picture.intersect(area))
+                }
+                None => (picture, rest),
+            };
+            if self.look.axes && (cell.is_some() || number == with_axes) {
+                one.axes(painter, picture, if cell.is_some() { free } else { area });
+            }
+            if cell.is_some() && free.is_positive() {
+                one.title(painter, free);
+            }
+            if bars && self.has_bars && has_color_map(&one.array) {
+                rest.max.x = one.legend(painter, free, cell.is_none()).unwrap_or(rest.max.x);
             }
         }
     }
+}
 
-    /// Paints the colour bar at the upper right of `area`.
-    pub fn legend(&self, painter: &Painter, area: Rect) {
+/// Returns the part of a picture that `cell` is of [`WHOLE`].
+fn part(picture: Rect, cell: vk::Rect2D) -> Rect {
+    let share = |x: f32, y: f32| picture.min + picture.size() * vec2(x, y) / WHOLE as f32;
+    let (left, top) = (cell.offset.x as f32, cell.offset.y as f32);
+    let (width, height) = (cell.extent.width as f32, cell.extent.height as f32);
+    Rect::from_min_max(share(left, top), share(left + width, top + height))
+}
+
+impl Marked {
+    /// Paints the array's name at the upper left corner of its view.
+    fn title(&self, painter: &Painter, area: Rect) {
+        let text = painter.layout_no_wrap(self.name.text().to_owned(), FontId::proportional(12.0), PALE);
+        let at = area.min + vec2(8.0, 8.0);
+        if !self.name.text().is_empty() {
+            let paper = Rect::from_min_size(at, text.size()).expand2(vec2(3.0, 1.0));
+            painter.rect_filled(paper, 3.0, PAPER);
+            painter.galley(at, text, Color32::WHITE);
+        }
+    }
+
+    /// Paints the colour bar at the upper right of `area`, if there is room, and returns its left end. `named`: without a label
+    /// it has the array's name.
+    fn legend(&self, painter: &Painter, area: Rect, named: bool) -> Option<f32> {
         const WIDTH: f32 = 14.0;
-        if !self.has_colors || area.height() < SMALLEST || area.width() < SMALLEST {
-            return;
+        if area.height() < SMALLEST || area.width() < SMALLEST {
+            return None;
         }
         let height = (area.height() * 0.4).clamp(60.0, 220.0);
-        let FieldView { look, limits, units, .. } = self.view;
-        let words = match look.label.text() {
-            "" => values_of(self.array).unwrap_or_default(),
-            label => label,
-        };
+        let FieldView { look, limits, units, .. } = &self.view;
+        let usual = values_of(&self.array).unwrap_or_default();
+        let words = [look.label.text(), if named { self.name.text() } else { "" }, usual];
+        let words = words.into_iter().find(|words| !words.is_empty()).unwrap_or_default();
         let text = |words| painter.layout_no_wrap(words, FontId::proportional(12.0), PALE);
         let numbers: Vec<_> = ticks::of_colors(look, *limits, *units)
             .into_iter()
@@ -95,6 +144,7 @@ impl Marks<'_> {
             painter.galley(pos2(right + 6.0, y - 0.5 * number.size().y), number, Color32::WHITE);
         }
         painter.galley(pos2(right - WIDTH, bar.bottom() + 6.0), name, Color32::WHITE);
+        Some(whole.left() - 8.0)
     }
 
     fn gradient(&self, bar: Rect) -> Mesh {

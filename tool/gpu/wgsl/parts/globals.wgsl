@@ -36,8 +36,10 @@ struct Globals {
     parts: vec4u,
     // How numbers become places on the colour map: see `coloured`.
     norm: vec4f,
-    // The number of components of a colour, and the type of their numbers. All is 256 bytes long, as draw/src/inputs.rs says.
-    @size(48) colours: vec2u,
+    // The number of components of a colour, and the type of their numbers.
+    colours: vec2u,
+    // Where the array's colour map is in the image of all. All is 256 bytes long, as draw/src/inputs.rs says.
+    @size(40) palette: f32,
 }
 
 @group(0) @binding(1) var palette: texture_2d<f32>;
@@ -85,7 +87,7 @@ fn is_masked(number: f32) -> bool {
 }
 
 fn palette_colour(value: f32) -> vec3f {
-    return textureSampleLevel(palette, palette_sampler, vec2f(value, 0.5), 0.0).rgb;
+    return textureSampleLevel(palette, palette_sampler, vec2f(value, globals.palette), 0.0).rgb;
 }
 
 // What a pixel shows, in numbers instead of a colour: for other programs.

@@ -4,7 +4,7 @@ use ash::vk;
 
 use super::commands::Recordings;
 use super::raster_choice::RasterChoice;
-use wavefield_draw::{ColorMap, FieldRenderer, FieldView, Marks, Picture, Placement, values_of};
+use wavefield_draw::{ColorMap, FieldRenderer, FieldView, Marks, Picture, Placement};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::Queue;
 use wavefield_handoff::contents::array::DrawnArray;
@@ -55,19 +55,12 @@ impl Drawer {
     /// Returns whether the colour map is used.
     pub fn has_colors(&self) -> bool {
         // A texture contains colours, so it needs no colour map.
-        self.scene == Scene::Field && self.is_one() && values_of(self.array()).is_some()
+        self.scene == Scene::Field && self.renderer.drawing().has_color_map()
     }
 
     /// Returns what is written over the picture.
     pub fn marks(&self, map: ColorMap) -> Marks<'_> {
-        let has_axes = self.view.look.axes && self.is_one();
-        let (has_colors, names) = (self.has_colors(), self.renderer.drawing().names());
-        Marks { view: &self.view, array: self.array(), map, has_colors, has_axes, names }
-    }
-
-    /// Returns whether there is one array. Of several, each has its own limits and place.
-    fn is_one(&self) -> bool {
-        !self.renderer.drawing().has_others()
+        Marks::new(self.renderer.drawing(), &self.view, map, self.scene)
     }
 
     /// Returns where the array lies in its view of a picture, if all are images or line plots.

@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(take(&mut run, now), (true, false));
         assert_eq!(take_kind(&mut run, now, PictureKind::Depth), (false, true));
         assert_eq!(take(&mut run, Camera { distance: 2.0 * now.distance, ..now }), (false, true));
-        run.engine().set_color_map(ColorMap::Magma).unwrap();
+        run.engine().set_color_map(0, ColorMap::Magma).unwrap();
         assert!(run.engine().drawer.on_screen().is_none());
         assert!(run.pixels().unwrap() == seen, "what was drawn last is there, as it was");
         assert_eq!(take(&mut run, now), (false, true), "it has other colours now");

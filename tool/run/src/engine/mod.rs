@@ -248,11 +248,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Changes the colours from the next frame on. Waits for the GPU.
-    pub fn set_color_map(&mut self, map: ColorMap) -> Result<()> {
+    /// Changes the colours of array `number` of a slot from the next frame on. Waits for the GPU.
+    pub fn set_color_map(&mut self, number: usize, map: ColorMap) -> Result<()> {
         self.work.drain()?;
         self.forget_pictures()?;
-        self.drawer.renderer.set_color_map(&mut self.work.queue, map)
+        self.drawer.renderer.set_color_map(&mut self.work.queue, number, map)
     }
 
     /// Changes how the field is drawn from the next frame on. Waits for the GPU.

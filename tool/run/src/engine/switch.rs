@@ -45,7 +45,7 @@ impl Setup {
                 scene: config.scene,
                 array: DrawnArray::mesh(config.grid),
                 style: config.style,
-                color_map: config.color_map,
+                color_maps: vec![config.color_map],
                 samples: config.samples,
                 raster: config.raster,
             },

@@ -126,7 +126,7 @@ pub fn converse(events: &[SessionEvent], host: bool, depth: usize) {
                     assert!((1.0..=64.0).contains(&parameters.size));
                     assert!(parameters.field.speed.abs() <= 1000.0);
                 }
-                let look = ArrayLook { limits: [0.0, 1.0], size: 3.0, fit: Fit::default() };
+                let look = ArrayLook::of(&DrawnArray::mesh(Grid { cols: 2, rows: 2 }));
                 for look in change.looks(vec![look; 2], some_parameters()).unwrap_or_default() {
                     assert!(look.limits[0] != look.limits[1] && (1.0..=64.0).contains(&look.size));
                     assert!(look.fit.radius > 0.0 && look.fit.radius.is_finite());

@@ -50,7 +50,7 @@ fn whatever_bytes_an_array_has_the_renderer_goes_on() {
     let renderer = Renderer::start(validated());
     for array in every() {
         let mut client = client(&renderer, &array);
-        client.say(&FromClient::Snapshot { after: Some(1) });
+        client.say(&FromClient::Snapshot { after: Some(1), size: None });
         let bytes = any_bytes(client.welcome.frame_bytes);
         for frame in 0..2 {
             client.frame(frame, &bytes);
@@ -99,7 +99,7 @@ fn a_hundred_clients_with_other_arrays_leave_nothing() {
         }
         if round % 2 == 0 {
             client.say(&FromClient::Allocate { bytes: 4096 });
-            client.say(&FromClient::Snapshot { after: Some(u64::MAX) });
+            client.say(&FromClient::Snapshot { after: Some(u64::MAX), size: None });
         }
         drop(client);
         resources.push(renderer.resources());
@@ -179,7 +179,7 @@ fn extreme_limits_and_sizes_are_drawn_or_refused() {
             "{limits}"
         );
         client.frame(frame, &bytes);
-        client.say(&FromClient::Snapshot { after: Some(frame) });
+        client.say(&FromClient::Snapshot { after: Some(frame), size: None });
         assert_eq!(client.seen().frame, Some(frame));
     }
     renderer.end().assert_fine();

@@ -396,7 +396,7 @@ fn wrong_vertices_cost_the_client_its_place_and_not_the_renderer() {
             client.frame(frame, &bytes);
         }
         if stays {
-            client.say(&FromClient::Snapshot { after: None });
+            client.say(&FromClient::Snapshot { after: None, size: None });
             match client.answer().0 {
                 FromServer::Error { code: ErrorCode::Stuck, reason } => {
                     assert!(reason.contains("too long") && reason.contains("--timeout"), "{reason}");

@@ -322,7 +322,7 @@ impl Client {
 
     /// Takes a picture and writes it to a file.
     pub fn picture(&mut self, path: &Path) {
-        self.say(&FromClient::Snapshot { after: None });
+        self.say(&FromClient::Snapshot { after: None, size: None });
         let seen = self.seen();
         write_png(path, seen.extent, &seen.pixels, &[]).unwrap();
     }
@@ -349,7 +349,7 @@ impl Client {
             let parameters = SettingsChange { size, ..SettingsChange::default() };
             self.say(&FromClient::Set { parameters, camera: None });
             assert!(matches!(self.answer().0, FromServer::Parameters { .. }));
-            self.say(&FromClient::Snapshot { after: None });
+            self.say(&FromClient::Snapshot { after: None, size: None });
             self.seen();
         }
     }

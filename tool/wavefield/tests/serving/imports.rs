@@ -311,7 +311,7 @@ fn answered_meanwhile(mut renderer: Renderer) {
     // Meanwhile the renderer draws from the first import.
     ten_frames(&owner, &client, 1, Some(first));
     assert_eq!(renderer.trials(), std::slice::from_ref(&trial), "it is still being tried");
-    client.say(&FromClient::Snapshot { after: None });
+    client.say(&FromClient::Snapshot { after: None, size: None });
     assert!(matches!(client.answer().0, FromServer::State(_)));
     assert!(
         matches!(client.answer().0, FromServer::Parameters { parameters, .. } if parameters.field.paused)
@@ -348,17 +348,17 @@ fn pictured(mut renderer: Renderer) {
     let chunks = owner.chunks(&[CHUNK]);
     let first = show_first(&owner, &mut client, &chunks, &renderer);
     let trial = stopped_trial(&mut renderer, &client, &chunks);
-    client.say(&FromClient::Snapshot { after: None });
+    client.say(&FromClient::Snapshot { after: None, size: None });
     ten_frames(&owner, &client, 1, Some(first));
     let frame = client.seen().frame;
     assert!(frame < Some(11), "{frame:?} is in the picture");
-    client.say(&FromClient::Snapshot { after: None });
+    client.say(&FromClient::Snapshot { after: None, size: None });
     ten_frames(&owner, &client, 11, Some(first));
     assert!(client.seen().frame.is_some());
     assert_eq!(renderer.trials(), std::slice::from_ref(&trial), "it is still being tried");
     signal_to(&trial, "CONT");
     assert!(matches!(client.answer().0, FromServer::Imported { .. }), "{}", renderer.notes());
-    client.say(&FromClient::Snapshot { after: None });
+    client.say(&FromClient::Snapshot { after: None, size: None });
     assert_eq!(client.seen().frame, Some(20));
     drop(client);
     renderer.end().assert_fine();
@@ -414,7 +414,7 @@ fn left(mut renderer: Renderer) {
         stopped_trial(&mut renderer, &client, &owner.chunks(&[CHUNK]));
         for _ in 0..requests {
             client.say(&match requests {
-                1 => FromClient::Snapshot { after: None },
+                1 => FromClient::Snapshot { after: None, size: None },
                 _ => FromClient::Status,
             });
         }

@@ -396,7 +396,7 @@ fn pictures_that_nobody_reads_do_not_pile_up() {
     let mut client = renderer.client(Memory::Host);
     const ASKED: usize = 150;
     for _ in 0..ASKED {
-        client.say(&FromClient::Snapshot { after: None });
+        client.say(&FromClient::Snapshot { after: None, size: None });
     }
     // Time to draw far more frames: each waits for the GPU at least once.
     let before = process::waits(renderer.child.id());

@@ -33,7 +33,7 @@ pub(crate) fn client(renderer: &Renderer, array: &Value) -> Client {
 /// Sends these bytes as frame `frame`, and returns the picture of it.
 pub(crate) fn shown(client: &mut Client, frame: u64, bytes: &[u8]) -> Seen {
     client.frame(frame, bytes);
-    client.say(&FromClient::Snapshot { after: Some(frame) });
+    client.say(&FromClient::Snapshot { after: Some(frame), size: None });
     let seen = client.seen();
     assert_eq!(seen.frame, Some(frame));
     seen
@@ -130,13 +130,13 @@ fn an_image_is_seen_with_its_first_row_on_top() {
     assert!(is_background(seen.at(0.9, 0.5)), "its right edge is nearer to the middle");
     // A picture has all settings that came before its request, even if its frame is already shown.
     set(&mut client, SettingsChange::default(), Some(camera));
-    client.say(&FromClient::Snapshot { after: Some(1) });
+    client.say(&FromClient::Snapshot { after: Some(1), size: None });
     assert_eq!(client.seen().at(0.3, 0.2), red);
     set(&mut client, SettingsChange { limits: Some([255.0, 0.0]), ..SettingsChange::default() }, None);
-    client.say(&FromClient::Snapshot { after: Some(1) });
+    client.say(&FromClient::Snapshot { after: Some(1), size: None });
     assert_eq!(client.seen().at(0.3, 0.2), [0, 255, 255]);
     // After `bye`, a request that still waits gets no answer.
-    client.say(&FromClient::Snapshot { after: Some(9) });
+    client.say(&FromClient::Snapshot { after: Some(9), size: None });
     client.say(&FromClient::Bye);
     assert!(matches!(client.connection.receive_within(PATIENCE), Received::Closed));
     renderer.end().assert_fine();
@@ -148,7 +148,7 @@ fn a_camera_belongs_to_its_client() {
     let renderer =
         Renderer::start(&[validated(), &["--speed=0", "--camera=2.5,0.3,2.4,0.1,-0.2,0"]].concat());
     let own = |client: &mut Client| {
-        client.say(&FromClient::Snapshot { after: None });
+        client.say(&FromClient::Snapshot { after: None, size: None });
         let seen = client.seen();
         assert_eq!(seen.frame, None);
         seen.pixels
@@ -281,8 +281,8 @@ fn raw(connection: &Connection) -> Value {
 fn a_picture_after_a_frame_waits_for_that_frame_and_answers_have_their_ids() {
     let renderer = Renderer::start(validated());
     let mut client = client(&renderer, &array("image", &[1, 1], "|u1"));
-    client.ask(&FromClient::Snapshot { after: Some(2) }, 7);
-    client.ask(&FromClient::Snapshot { after: Some(1) }, 8);
+    client.ask(&FromClient::Snapshot { after: Some(2), size: None }, 7);
+    client.ask(&FromClient::Snapshot { after: Some(1), size: None }, 8);
     client.ask(&FromClient::Allocate { bytes: 0 }, 9);
     client.ask(&FromClient::Allocate { bytes: 64 }, 10);
     client.ask(&FromClient::Status, 11);
@@ -329,7 +329,7 @@ fn a_picture_is_answered_first_however_long_the_next_draw_takes() {
     let renderer = Renderer::start(&["--pace=2"]);
     let client = client(&renderer, &array("image", &[1, 1], "|u1"));
     for round in 0..4 {
-        client.ask(&FromClient::Snapshot { after: None }, 2 * round);
+        client.ask(&FromClient::Snapshot { after: None, size: None }, 2 * round);
         client.ask(&FromClient::Status, 2 * round + 1);
         for (kind, id) in [("picture", 2 * round), ("state", 2 * round + 1)] {
             let answer = raw(&client.connection);
@@ -353,7 +353,7 @@ fn a_client_that_leaves_before_its_picture_is_noticed() {
             break;
         }
         assert!(Instant::now() < until, "each client was kept until the next draw");
-        client.say(&FromClient::Snapshot { after: Some(0) });
+        client.say(&FromClient::Snapshot { after: Some(0), size: None });
     }
     renderer.end().assert_fine();
 }

@@ -118,7 +118,7 @@ fn a_picture_is_what_is_on_screen() {
             client.frame(frame, &plane(frame));
             assert!(matches!(client.answer().0, FromServer::Rendered { frame: shown, .. } if shown == frame));
             assert_eq!(client.state().picture, [96, 64]);
-            client.say(&FromClient::Snapshot { after: Some(frame) });
+            client.say(&FromClient::Snapshot { after: Some(frame), size: None });
             assert!(client.seen().pixels == memory.read(0, 96 * 64 * 4), "frame {frame}");
         }
         renderer.end().assert_fine();
@@ -169,7 +169,7 @@ fn each_camera_has_its_picture() {
             client
                 .say(&FromClient::Set { parameters: SettingsChange::default(), camera: Some(place(camera)) });
             assert!(matches!(client.answer().0, FromServer::Parameters { .. }));
-            client.say(&FromClient::Snapshot { after: Some(0) });
+            client.say(&FromClient::Snapshot { after: Some(0), size: None });
             assert!(
                 client.seen().pixels == memory.read(all.offsets[&PictureKind::Color], 96 * 64 * 4),
                 "picture {number}"
@@ -467,7 +467,7 @@ fn a_client_that_asks_and_forgets_costs_nobody_anything() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     client.frame(0, &plane(0));
-    client.say(&FromClient::Snapshot { after: Some(0) });
+    client.say(&FromClient::Snapshot { after: Some(0), size: None });
     assert_eq!(client.seen().frame, Some(0));
     renderer.end().assert_fine();
 }
@@ -508,7 +508,7 @@ fn pictures_that_take_too_long_end_their_client() {
     let array = json!({"kind": "surface", "shape": [ROWS, COLS], "dtype": "<f4"});
     let mut client = renderer.client_of(&array).unwrap();
     client.frame(0, &plane(0));
-    client.say(&FromClient::Snapshot { after: Some(0) });
+    client.say(&FromClient::Snapshot { after: Some(0), size: None });
     assert_eq!(client.seen().frame, Some(0));
     renderer.end().assert_fine();
 }
@@ -560,7 +560,7 @@ fn a_timeline_says_when_pictures_are_there() {
         let FromServer::Rendered { frame: 0, drawn: Some(said) } = client.answer().0 else { panic!() };
         assert_eq!(said, value, "the one that failed counts");
         wait_for(value);
-        client.say(&FromClient::Snapshot { after: None });
+        client.say(&FromClient::Snapshot { after: None, size: None });
         assert!(client.seen().pixels == read(&memory.file, HEADER, 96 * 64 * 4));
     }
     refused(&mut client, Render { width: 0, ..on_screen.clone() });

@@ -41,7 +41,7 @@ fn images_are_side_by_side_with_limits_of_their_own() {
     assert!(is(&seen, [0, 1, 1, 0]), "{:?}", columns(&seen));
     // A change shows at once, without another frame.
     set(&mut pair, change(r#"{"limits": [255, 0], "more": [{"limits": [100, 200]}]}"#), None);
-    pair.say(&wavefield_serve::protocol::FromClient::Snapshot { after: None });
+    pair.say(&wavefield_serve::protocol::FromClient::Snapshot { after: None, size: None });
     let seen = pair.seen();
     assert!(is(&seen, [1, 0, 0, 1]), "{:?}", columns(&seen));
     // What is wrong changes nothing.

@@ -494,7 +494,7 @@ fn a_client_is_answered_while_the_window_is_hidden() {
     }
     client.send(&FromClient::Status, &[]).expect("it is connected");
     assert!(matches!(hear(), FromServer::State(_)));
-    client.send(&FromClient::Snapshot { after: None }, &[]).expect("it is connected");
+    client.send(&FromClient::Snapshot { after: None, size: None }, &[]).expect("it is connected");
     assert!(matches!(hear(), FromServer::Picture { .. }));
     shown.signal("TERM");
     assert_exit(&shown.end(), 0);

@@ -347,11 +347,7 @@ impl Overlay {
         let picture = ui.available_rect_before_wrap();
         if self.mode != OverlayMode::Off {
             let marks = view.engine.drawer.marks(draft.parameters.colormap);
-            if marks.has_axes {
-                marks.axes(&paint, egui.content_rect(), picture);
-            }
-            marks.view_names(&paint, egui.content_rect(), picture);
-            marks.legend(&paint, picture);
+            marks.paint(&paint, egui.content_rect(), picture, true);
             if let (Some(found), Some(at)) =
                 (view.engine.observers.under_pointer(), egui.pointer_latest_pos())
             {

@@ -210,7 +210,10 @@ fn looks(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
 /// Shows the settings of a client's array, in the client's units.
 fn array_settings(ui: &mut Ui, view: &OverlayView<'_>, shown: &mut FieldView) {
     let [offset, factor] = shown.units;
-    if view.engine.drawer.has_colors() || view.engine.drawer.array().is_plot() {
+    // Several arrays have several limits and norms, and there is room for one.
+    let is_one = !view.engine.drawer.renderer.drawing().has_others();
+    let has_colors = view.engine.drawer.has_colors();
+    if is_one && (has_colors || view.engine.drawer.array().is_plot()) {
         row(ui, "limits", None, |ui| {
             let [low, high] = shown.limits.map(f64::from);
             let speed = 0.005 * ((high - low) * factor).abs();
@@ -233,15 +236,13 @@ fn array_settings(ui: &mut Ui, view: &OverlayView<'_>, shown: &mut FieldView) {
     if has_size {
         row(ui, "size", None, |ui| drop(ui.add(Slider::new(&mut shown.size, 1.0..=64.0).suffix(" px"))));
     }
-    if view.engine.drawer.has_colors() {
+    if is_one && has_colors {
         let (look, limits) = (shown.look, shown.limits);
         let name = |&norm: &Norm| (word(norm), Look { norm, ..look }.check(limits).err());
         list(ui, "norm", None, &mut shown.look.norm, Norm::value_variants(), &[], name);
         row(ui, "invert", None, |ui| drop(ui.checkbox(&mut shown.look.invert, "")));
     }
-    if !view.engine.drawer.renderer.drawing().has_others() {
-        row(ui, "axes", None, |ui| drop(ui.checkbox(&mut shown.look.axes, "")));
-    }
+    row(ui, "axes", None, |ui| drop(ui.checkbox(&mut shown.look.axes, "")));
 }
 
 /// Adds a row. An `obstacle` disables the row, and is shown as its tooltip.

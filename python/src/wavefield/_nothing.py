@@ -1,0 +1,62 @@
+"""Why nothing of an array is seen, in words: as far as that is known, or is the first of its kind to be drawn."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from typing import TYPE_CHECKING
+
+from . import _fit
+from .errors import ArrayMismatch, WavefieldError
+
+if TYPE_CHECKING:
+    from . import _show, _things
+    from ._status import Camera
+    from .field import Field
+
+WIDEST = 1.0
+"""The tangent of an angle from the camera's axis, beyond which nothing is in a picture of a usual shape."""
+
+
+def warn_of(seen: _show._Seen, look: _things.Look, fit: _fit.Fit, last: Field | None, name: str, is_new: bool) -> None:
+    """Warn if nothing of an array is seen. `is_new`: whether to look at its numbers for that, which takes time.
+
+    `last`: what has the camera.
+    """
+    why = ""
+    with contextlib.suppress(ArrayMismatch):  # of a type that cannot be searched
+        why = _why(seen, look.norm, fit, last) if is_new or seen.search._ends is not None else ""
+    if why:
+        what = f'"{name}" is' if name else "The array is"
+        warnings.warn(f"{what} not seen: {why}", stacklevel=4)
+
+
+def _why(seen: _show._Seen, norm: str, fit: _fit.Fit, last: Field | None) -> str:
+    values, box = seen.ends()
+    has_colors = any(name == "colors" for name, _ in seen.layout.parts)
+    if seen.layout.has_places and box is None:
+        return "none of its points has three finite numbers"
+    if values is None and not has_colors:
+        return "none of its numbers is finite"
+    if values is not None and norm == "log" and values[1] <= 0:
+        return f'norm="log" shows numbers above 0, and the largest is {values[1]:g}; norm="symlog" shows all'
+    # A camera that is given now is refused if it is far away. An earlier one stays, wherever the array goes.
+    if box is not None and fit.given and _fit._left(fit, box) and last is not None and not last._closed:
+        with contextlib.suppress(WavefieldError):
+            if _is_outside(box, last.camera):
+                return 'the camera that was given sees none of it; camera="fit" shows all of it'
+    return ""
+
+
+def _is_outside(box: _fit.Box, camera: Camera) -> bool:
+    """Return whether the sphere around a box is outside the cone that the camera sees."""
+    azimuth, elevation, away, *target = camera._row()
+    back = (math.sin(azimuth) * math.cos(elevation), math.sin(elevation), math.cos(azimuth) * math.cos(elevation))
+    middle = [a / 2 + b / 2 for a, b in zip(*box, strict=True)]
+    to = [m - t - away * b for m, t, b in zip(middle, target, back, strict=True)]
+    far, radius = math.hypot(*to), math.dist(*box) / 2
+    if not radius < far < math.inf:
+        return False
+    along = -sum(a * b for a, b in zip(to, back, strict=True)) / far
+    return math.acos(max(-1.0, min(along, 1.0))) - math.asin(radius / far) > math.atan(WIDEST)
