@@ -231,6 +231,20 @@ def test_a_click_says_where_and_what(
     assert found[-1] == expected[-1] or (expected[-1] is None and np.isnan(found[-1]))
 
 
+def test_a_click_on_one_of_several_arrays_says_which(started: list[Started], renderer: FakeRenderer) -> None:
+    arrays = {"a": np.zeros((3, 4), np.float32), "b": np.zeros((9, 3), np.float32)}
+
+    def show() -> Any:
+        return wavefield.show(arrays, columns=2, memory="host", window=True)
+
+    got: list[Any] = []
+    show().on_click(lambda *found: got.append(found))
+    hear(renderer, type="click", index=7, values=[0.25])
+    hear(renderer, type="click", array=1, index=7, values=[0.5])
+    until(lambda: len(got) == 2 or not show())
+    assert got == [("a", 1, 3, 0.25), ("b", 7, 0.5)]
+
+
 def test_an_exception_reaches_the_caller_and_loses_no_event(host: wavefield.Field, renderer: FakeRenderer) -> None:
     got: list[str] = []
 

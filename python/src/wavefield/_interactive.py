@@ -94,10 +94,12 @@ class Interactive:
         self._panel.send()
 
     def on_click(self, function: Callable[..., object] | None) -> None:
-        """Call `function(row, col, value)` when the user clicks on an element; of points, `function(index, value)`.
+        """Call `function(row, col, value)` when the user clicks on an element.
 
-        The value is a tuple for colours, the last number for a mesh, and the height for points of three numbers. A drag
-        is no click. None removes the function. See `on_key` for when it is called.
+        Of points, lines and triangles it is `function(index, value)`, and of several arrays the name comes first. The
+        value is a tuple for colours, else the last number, and for points of three numbers the height. That of a
+        triangle is the mean of its corners, that of a line its first point's. A drag is no click. None removes the
+        function. See `on_key` for when it is called.
         """
         self._panel.click = None if function is None else _panel.callable_of(function)
         self._panel.send()

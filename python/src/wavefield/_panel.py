@@ -12,7 +12,7 @@ from ._limits import number
 from .errors import Refused, RendererGone, brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from ._connection import Connection
     from ._film import Film
@@ -188,8 +188,8 @@ class Panel:
             if self.connection is not None and not self.connection.closed:
                 self.connection.pump(timeout)
 
-    def heard(self, message: Message, layout: Layout) -> bool:
-        """Note what the user has done. Returns whether the message says that."""
+    def heard(self, message: Message, layout: Layout, names: Sequence[str]) -> bool:
+        """Note what the user has done. Returns whether the message says that. `names`: of several arrays."""
         match message["type"]:
             case "changed":
                 if (entry := self.entries.get(_protocol.text(message, "label"))) is not None:
@@ -198,10 +198,13 @@ class Panel:
                 self._events.append(("key", (_protocol.text(message, "key"),)))
             case "click":
                 index, values = _protocol.integer(message, "index"), message.get("values")
+                which = _protocol.integer(message, "array", 0, len(layout.more)) if "array" in message else 0
+                layout = (layout, *layout.more)[which]
                 numbers = [float("nan") if one is None else one for one in values] if isinstance(values, list) else []
                 grid = layout.kind in ("image", "surface", "mesh")
                 place = divmod(index, layout.shape[1]) if grid else (index,)
-                self._events.append(("click", (*place, numbers[0] if len(numbers) == 1 else tuple(numbers))))
+                value = numbers[0] if len(numbers) == 1 else tuple(numbers)
+                self._events.append(("click", (*names[which : which + 1], *place, value)))
             case _:
                 return False
         return True

@@ -103,6 +103,8 @@ class Picture(Array):
     | `"normal"` | float32 | x, y, z of the direction in which the surface faces, and 1 | zeros |
     | `"index"` | int32 | the element of the array, counted in C order; of a mesh or surface the nearest vertex | -1 |
 
+    Of triangles, "index" counts these. Of several arrays it counts on from one to the next.
+
     Libraries take it as they take an `Array`, without a copy: `as_torch()`, `cupy.asarray(picture)`,
     `jax.dlpack.from_dlpack(picture)`. In CUDA memory the renderer may still be drawing it; then the
     library's stream waits. It is yours until you drop it and all that was made of it.

@@ -811,7 +811,7 @@ class Field(Interactive):
             self._told(message)
         elif kind == "free":
             self._ring.freed(message)
-        elif self._panel.heard(message, self._welcome.layout):
+        elif self._panel.heard(message, self._welcome.layout, self._sent[0]):
             pass
         elif kind == "failed":
             raise Refused("failed", _protocol.text(message, "reason", "the renderer gave no reason"))

@@ -302,7 +302,7 @@ impl FieldRenderer {
         for number in 0..others.uniforms() {
             let (array, view) = others.seen(number, (array, view));
             let at = view_number * others.uniforms() + number;
-            let drawn = (array, others.map_number(number));
+            let drawn = (array, others.map_number(number), self.drawing.first_element(number));
             self.inputs.set_view((flight, at), &view, others.cell(tile, number), drawn)?;
         }
         Ok(())

@@ -40,7 +40,7 @@ struct Globals {
     /// Components and type.
     colors: [u32; 2],
     map: f32,
-    unused: u32,
+    first: u32,
 }
 
 /// Must match `Raster` in `parts/raster.wgsl`.
@@ -159,14 +159,14 @@ impl Inputs {
         })
     }
 
-    /// Writes the uniforms of a flight's view `number`, of an array with colour map `map`. The flight's previous frame must be
-    /// done.
+    /// Writes the uniforms of a flight's view `number`, of an array with colour map `map`, whose elements have the numbers from
+    /// `first` on. The flight's previous frame must be done.
     pub(super) fn set_view(
         &mut self,
         (flight, number): (usize, usize),
         view: &FieldView,
         tile: vk::Rect2D,
-        (array, map): (&DrawnArray, usize),
+        (array, map, first): (&DrawnArray, usize, u32),
     ) -> Result<()> {
         let (camera, grid, extent) = (&view.camera, array.grid(), tile.extent);
         let fit = if array.is_flat() { Fit::default() } else { view.fit };
@@ -205,7 +205,7 @@ impl Inputs {
             colors: part(PartName::Colors)
                 .map_or([0; 2], |(part, _)| [part.components, code_of(part.number)]),
             map: (map as f32 + 0.5) / MAX_THINGS as f32,
-            unused: 0,
+            first,
         };
         let at = self.offset(flight, number);
         let bytes = &mut self.uniforms.bytes_mut()?[at..at + size_of::<Globals>()];

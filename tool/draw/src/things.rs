@@ -37,6 +37,35 @@ impl Drawing {
         &self.array
     }
 
+    /// Returns array `number` of the slot.
+    pub fn array_at(&self, number: usize) -> &DrawnArray {
+        self.placed(number).0
+    }
+
+    /// Returns array `number`, and where it begins in the slot, in bytes.
+    pub fn placed(&self, number: usize) -> (&DrawnArray, u64) {
+        match number.checked_sub(1).and_then(|number| self.others.things.get(number)) {
+            Some(thing) => (&thing.array, thing.offset),
+            None => (&self.array, 0),
+        }
+    }
+
+    /// Returns how many arrays are in the slot.
+    pub fn count(&self) -> usize {
+        1 + self.others.things.len()
+    }
+
+    /// Returns the number of the first element of array `number` among those of all arrays, as pictures count them.
+    pub fn first_element(&self, number: usize) -> u32 {
+        (0..number.min(self.count())).map(|before| self.array_at(before).elements()).sum::<u64>() as u32
+    }
+
+    /// Returns the units of array `number`, of which `first` has those of the first, and its name, if it has one.
+    pub fn words(&self, number: usize, first: &FieldView) -> ([f64; 2], Label) {
+        let name = self.others.names.borrow().get(number).copied().unwrap_or_default();
+        (self.others.seen(number, (&self.array, first)).1.units, name)
+    }
+
     pub fn has_others(&self) -> bool {
         !self.others.is_empty()
     }

@@ -216,10 +216,10 @@ fn fragment_main(point: Point) -> @location(0) vec4f {
 @fragment
 fn facts_main(point: Point) -> Facts {
     let seen = seen_at(point.number, point.clip.xy - globals.corner);
-    let number = i32(seen.segment.points.x);
+    let number = seen.segment.points.x;
     if is_plot() {
         // As an image, it has no perspective.
-        return Facts(globals.eye.w, vec4f(0.0, 0.0, 1.0, 1.0), number);
+        return facts(globals.eye.w, vec4f(0.0, 0.0, 1.0, 1.0), number);
     }
-    return Facts(globals.radius * seen.distance, vec4f(-axis(), 1.0), number);
+    return facts(globals.radius * seen.distance, vec4f(-axis(), 1.0), number);
 }

@@ -88,9 +88,24 @@ pub enum PanelValue {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum PanelEvent {
-    Changed { label: String, value: PanelValue },
-    Key { key: String },
-    Click { index: u32, values: Vec<f64> },
+    Changed {
+        label: String,
+        value: PanelValue,
+    },
+    Key {
+        key: String,
+    },
+    Click {
+        /// Which of several arrays.
+        #[serde(default, skip_serializing_if = "is_first")]
+        array: usize,
+        index: u32,
+        values: Vec<f64>,
+    },
+}
+
+fn is_first(array: &usize) -> bool {
+    *array == 0
 }
 
 /// The panel of the client whose array is shown.

@@ -19,5 +19,5 @@ fn centre_of(clip: vec4f) -> vec2f {
 
 fn dot_facts(number: u32, depth: f32) -> Facts {
     // A dot faces the eye, so its normal is the opposite of the view's axis.
-    return Facts(depth, vec4f(-axis(), 1.0), i32(number));
+    return facts(depth, vec4f(-axis(), 1.0), number);
 }

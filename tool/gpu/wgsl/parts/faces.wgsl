@@ -74,5 +74,5 @@ fn face_colour(number: u32, at: vec2f) -> vec3f {
 
 fn face_facts(number: u32, at: vec2f) -> Facts {
     let seen = seen_at(number, at);
-    return Facts(globals.radius * seen.distance, vec4f(seen.normal, 1.0), i32(number));
+    return facts(globals.radius * seen.distance, vec4f(seen.normal, 1.0), number);
 }

@@ -38,8 +38,10 @@ struct Globals {
     norm: vec4f,
     // The number of components of a colour, and the type of their numbers.
     colours: vec2u,
-    // Where the array's colour map is in the image of all. All is 256 bytes long, as draw/src/inputs.rs says.
-    @size(40) palette: f32,
+    // Where the array's colour map is in the image of all.
+    palette: f32,
+    // The number of the array's first element among those of all arrays. All is 256 bytes long, as draw/src/inputs.rs says.
+    @size(36) first: u32,
 }
 
 @group(0) @binding(1) var palette: texture_2d<f32>;
@@ -96,8 +98,13 @@ struct Facts {
     @location(0) depth: f32,
     // The surface's normal, on the side of the eye, and 1.
     @location(1) normal: vec4f,
-    // The number of the element that lies there.
+    // The number of the element that lies there, counted through all arrays.
     @location(2) index: i32,
+}
+
+// `number` counts the elements of the array.
+fn facts(depth: f32, normal: vec4f, number: u32) -> Facts {
+    return Facts(depth, normal, i32(globals.first + number));
 }
 
 // Returns a pixel's depth in perspective, in the array's units. Depth is w in clip space, and the fragment shader gets

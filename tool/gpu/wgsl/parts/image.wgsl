@@ -29,7 +29,7 @@ fn image_facts(place: vec2f) -> Facts {
     let at = (place - globals.place.xy) * size / globals.place.zw;
     let texel = vec2u(clamp(floor(at), vec2f(0.0), size - 1.0));
     // An image has no perspective: all of it is as far away as the camera's target.
-    return Facts(globals.eye.w, vec4f(0.0, 0.0, 1.0, 1.0), i32(texel.y * globals.grid.x + texel.x));
+    return facts(globals.eye.w, vec4f(0.0, 0.0, 1.0, 1.0), texel.y * globals.grid.x + texel.x);
 }
 
 // Returns a linear colour, multiplied by its alpha.

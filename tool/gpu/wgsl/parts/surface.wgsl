@@ -111,7 +111,7 @@ fn lit_at(here: Here) -> Lit {
 fn surface_facts(here: Here, depth: f32) -> Facts {
     let last = globals.grid - vec2u(1);
     let nearest = min(vec2u(max(round(here.at), vec2f(0.0))), last);
-    return Facts(depth, vec4f(lit_at(here).normal, 1.0), i32(nearest.y * globals.grid.x + nearest.x));
+    return facts(depth, vec4f(lit_at(here).normal, 1.0), nearest.y * globals.grid.x + nearest.x);
 }
 
 fn surface_colour(here: Here) -> vec3f {

@@ -139,6 +139,11 @@ impl DrawnArray {
         }
     }
 
+    /// Returns how many elements a picture tells apart: of triangles these, else those of the array.
+    pub fn elements(&self) -> u64 {
+        if self.kind == ArrayKind::Triangles { self.pieces() } else { self.grid.count() }
+    }
+
     /// Returns whether it is seen from the front: an image or a line plot. Then the camera only zooms and moves.
     pub fn is_flat(&self) -> bool {
         self.kind == ArrayKind::Image || self.is_plot()

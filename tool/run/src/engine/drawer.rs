@@ -4,7 +4,7 @@ use ash::vk;
 
 use super::commands::Recordings;
 use super::raster_choice::RasterChoice;
-use wavefield_draw::{ColorMap, FieldRenderer, FieldView, Marks, Picture, Placement};
+use wavefield_draw::{ColorMap, FieldRenderer, FieldView, Label, Marks, Picture, Placement};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::Queue;
 use wavefield_handoff::contents::array::DrawnArray;
@@ -61,6 +61,11 @@ impl Drawer {
     /// Returns what is written over the picture.
     pub fn marks(&self, map: ColorMap) -> Marks<'_> {
         Marks::new(self.renderer.drawing(), &self.view, map, self.scene)
+    }
+
+    /// Returns the units of array `number` of the slot, and its name, if it has one.
+    pub fn words(&self, number: usize) -> ([f64; 2], Label) {
+        self.renderer.drawing().words(number, &self.view)
     }
 
     /// Returns where the array lies in its view of a picture, if all are images or line plots.

@@ -70,6 +70,7 @@ mod tests {
     use wavefield_gpu::vulkan::{Buffer, BufferDesc, Validation};
     use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
     use wavefield_handoff::contents::parts::PartName;
+    use wavefield_handoff::contents::things::Things;
     use wavefield_handoff::contents::wave::{self, Grid};
     use wavefield_handoff::producer::{Frame, Produced, Profile};
 
@@ -129,9 +130,10 @@ mod tests {
         run.pixels().unwrap()
     }
 
-    fn put(run: &mut Headless, array: DrawnArray, bytes: &[u8]) -> ParkedProducer {
-        let engine = run.engine();
-        let drawing = engine.drawer.renderer.drawing_of(array).unwrap();
+    fn put(run: &mut Headless, things: impl Into<Things>, bytes: &[u8]) -> ParkedProducer {
+        let (engine, things) = (run.engine(), things.into());
+        let array = things.first;
+        let drawing = engine.drawer.renderer.drawing_of(things).unwrap();
         let given = Given::new(engine, &array, bytes);
         let camera = FieldView::of(&array).camera;
         let mut installed = ParkedProducer::new(given, drawing, camera);
@@ -248,6 +250,53 @@ mod tests {
     }
 
     #[test]
+    fn of_several_arrays_the_one_under_the_pointer_is_found() {
+        let mut run = run();
+        let float =
+            |numbers: &[f32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>();
+        let dots = DrawnArray::new(ArrayKind::Points, &[3, 3], Number::F32).unwrap();
+        let described = [(PartName::Faces, vec![2, 3], Number::I32)];
+        let faces = DrawnArray::new(ArrayKind::Triangles, &[3, 4], Number::F32).unwrap();
+        let faces = faces.with(&described).unwrap();
+        let lower = [-0.5, -0.5, 0.0, 2.0, 0.5, -0.5, 0.0, 3.0, 0.0, 0.1, 0.0, 7.0];
+        let places = [-0.5, 0.3, 0.0, 0.0, 0.3, 0.0, 0.5, 0.3, 0.0];
+        // Each begins at a multiple of 256 bytes.
+        let bytes = |parts: &[Vec<u8>]| {
+            parts.iter().fold(Vec::new(), |mut all: Vec<u8>, part| {
+                all.resize(all.len().next_multiple_of(256), 0);
+                all.extend(part);
+                all
+            })
+        };
+        let corners = [0, 0, 9, 0, 1, 2].map(i32::to_le_bytes).concat();
+        let together = Things::new(dots, &[faces, dots], 0).unwrap();
+        let lifted = places.map(|place| place + 0.2);
+        drop(put(&mut run, together, &bytes(&[float(&places), float(&lower), corners, float(&lifted)])));
+        let mut at = |place| {
+            let at = pixel(&mut run, place);
+            found(&mut run, at).map(|(index, numbers)| {
+                (run.engine().observers.under_pointer().unwrap().which, index, numbers)
+            })
+        };
+        assert_eq!(at([0.5, 0.3, 0.0]), Some((0, 2, vec![0.5, 0.3, 0.0])));
+        assert_eq!(
+            at([0.0, -0.4, 0.0]).map(|(which, index, numbers)| (which, index, numbers[3])),
+            Some((1, 1, 4.0))
+        );
+        assert_eq!(at([0.2, 0.5, 0.2]), Some((2, 1, lifted[3..6].to_vec())));
+        let side_by_side =
+            Things::new(dots, &[DrawnArray::new(ArrayKind::Image, &[2, 2], Number::U8).unwrap()], 2);
+        drop(put(&mut run, side_by_side.unwrap(), &bytes(&[float(&places), vec![1, 2, 3, 4]])));
+        // The right half has the image, 30x30 pixels less a margin.
+        let (index, numbers) = found(&mut run, (50.0, 20.0)).unwrap();
+        assert_eq!(
+            (run.engine().observers.under_pointer().unwrap().which, index, numbers),
+            (1, 3, vec![4.0])
+        );
+        end(run);
+    }
+
+    #[test]
     fn the_element_under_the_pointer_is_found() {
         let mut run = run();
         let (col, row, grid) = (8, 6, Grid { cols: 16, rows: 12 });
@@ -346,7 +395,10 @@ mod tests {
         let array = DrawnArray::new(ArrayKind::Triangles, &[3, 3], Number::F32).unwrap();
         drop(put(&mut run, array.with(&described).unwrap(), &bytes));
         let at = pixel(&mut run, [0.0, 0.0, 0.0]);
-        assert_eq!(found(&mut run, at).map(|(index, _)| index), Some(1));
+        let (index, mean) = found(&mut run, at).unwrap();
+        assert_eq!(index, 1);
+        let is_near = |found: &[f32], want: &[f32]| found.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6);
+        assert!(is_near(&mean, &[0.0, -0.1 / 3.0, 0.0]), "{mean:?}");
         assert_eq!(found(&mut run, (2.0, 2.0)), None);
         let draws = run.engine().drawer.recordings.draws;
         assert!(found(&mut run, at).is_some());

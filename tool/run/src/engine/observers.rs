@@ -142,9 +142,7 @@ impl Observers {
         at: Option<(f32, f32)>,
         picture: vk::Extent2D,
     ) -> Result<bool> {
-        // Of several arrays, the index does not say which.
-        let may = drawer.scene == Scene::Field && !drawer.renderer.drawing().has_others();
-        let aim = at.filter(|_| may).map(|at| (drawer.view, at, picture));
+        let aim = at.filter(|_| drawer.scene == Scene::Field).map(|at| (drawer.view, at, picture));
         let begins = aim.is_some() && self.start_probe(work, drawer)?;
         if let Some(probe) = &mut self.probe {
             probe.point(aim);
@@ -160,10 +158,6 @@ impl Observers {
         at: (f32, f32),
         picture: vk::Extent2D,
     ) -> Result<()> {
-        // Of several arrays, the index does not say which.
-        if drawer.renderer.drawing().has_others() {
-            return Ok(());
-        }
         if drawer.scene == Scene::Field {
             self.start_probe(work, drawer)?;
         }

@@ -1,32 +1,39 @@
 //! Finds the array's element under the pointer. The GPU looks it up after the draw; the CPU reads it later.
 
 use ash::vk;
+use bytemuck::{Pod, Zeroable};
 use gpu_allocator::MemoryLocation;
 use half::f16;
 
 use crate::watch::observer::{At, Finished, Observer};
-use wavefield_draw::{FieldRenderer, FieldView, PICK_SIDE, Pick};
+use wavefield_draw::{Drawing, FieldRenderer, FieldView, PICK_SIDE, Pick};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{
     Bound, Buffer, BufferDesc, Choices, ComputePipeline, Device, Queue, buffer_barrier, pipeline_barrier,
 };
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
+use wavefield_handoff::contents::parts::PartName;
 use wavefield_handoff::producer::{Produced, Source};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FoundElement {
     pub array: DrawnArray,
+    /// Which array of the slot this is.
+    pub which: usize,
     /// Counted row after row; of triangles, the triangle's number.
     pub index: u32,
-    /// The element's components, then zeros. Undefined for triangles.
+    /// The element's components, then zeros. Of a triangle, the mean of its corners.
     pub numbers: [f32; 4],
 }
 
 impl FoundElement {
     /// Returns the element that `probe.wgsl` has written; `None` if there is none.
-    fn read(array: DrawnArray, bytes: &[u8]) -> Option<Self> {
+    fn read(arrays: &[(DrawnArray, Elements)], bytes: &[u8]) -> Option<Self> {
         let (index, words) = bytes.split_at_checked(SQUARE)?.0.split_at_checked(size_of::<i32>())?;
         let index = u32::try_from(bytemuck::pod_read_unaligned::<i32>(index)).ok()?;
+        let which = arrays.iter().rposition(|(_, elements)| elements.first <= index)?;
+        let (array, Elements { first, .. }) = arrays[which];
+        let index = index - first;
         let (count, size) = (array.components(), array.number().bytes());
         // The first word may begin before the element.
         let from = (u64::from(index) * u64::from(count) * size % 4) as usize;
@@ -39,7 +46,7 @@ impl FoundElement {
                 Number::U8 => bytes[0].into(),
             };
         }
-        Some(Self { array, index, numbers })
+        Some(Self { array, which, index, numbers })
     }
 
     /// Returns the element's value in the units [offset, factor] of the client; of colours each component.
@@ -48,7 +55,7 @@ impl FoundElement {
         let shown = match (self.array.kind(), numbers.len()) {
             (ArrayKind::Image, _) => numbers,
             // A point without a value has its height as one.
-            (ArrayKind::Points, 3) => &numbers[1..2],
+            (ArrayKind::Points | ArrayKind::Lines | ArrayKind::Triangles, 3) => &numbers[1..2],
             (_, count) => &numbers[count - 1..],
         };
         shown.iter().map(|&number| offset + factor * f64::from(number)).collect()
@@ -60,6 +67,32 @@ type Aim = (FieldView, (f32, f32), vk::Extent2D);
 
 /// Where the square begins in `Found` of `probe.wgsl`, in bytes: after the index and four words.
 const SQUARE: usize = 20;
+/// Where the arrays begin.
+const ARRAYS: usize = SQUARE + 4 * (PICK_SIDE * PICK_SIDE) as usize;
+
+/// An array of the slot. Must match `Elements` in `probe.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Elements {
+    first: u32,
+    at: u32,
+    components: u32,
+    per_word: u32,
+    faces: u32,
+    points: u32,
+}
+
+impl Elements {
+    /// Describes array `number` of what is drawn.
+    fn of(drawing: &Drawing, number: usize) -> (DrawnArray, Self) {
+        let (&array, offset) = drawing.placed(number);
+        let at = (offset / 4) as u32;
+        let faces = array.part(PartName::Faces).map_or(0, |(_, faces)| at + (faces / 4) as u32);
+        let (components, per_word) = (array.components(), 4 / array.number().bytes() as u32);
+        let (first, points) = (drawing.first_element(number), array.grid().count() as u32);
+        (array, Self { first, at, components, per_word, faces, points })
+    }
+}
 
 pub(super) struct Probe {
     pick: Pick,
@@ -76,7 +109,7 @@ pub(super) struct Probe {
     clicks: Vec<bool>,
     pub(super) clicked: Option<FoundElement>,
     pub(super) found: Option<FoundElement>,
-    array: DrawnArray,
+    arrays: Vec<(DrawnArray, Elements)>,
     device: Device,
 }
 
@@ -84,25 +117,33 @@ impl Probe {
     /// Makes a probe of what `renderer` draws, from slots that are storage buffers, for `flights` frames in
     /// flight. Waits for the queue.
     pub(super) fn new(queue: &mut Queue, renderer: &FieldRenderer, flights: usize) -> Result<Self> {
-        let (device, array) = (queue.device().clone(), *renderer.drawing().array());
+        let (device, drawing) = (queue.device().clone(), renderer.drawing());
+        let arrays: Vec<_> = (0..drawing.count()).map(|number| Elements::of(drawing, number)).collect();
+        let elements: Vec<_> = arrays.iter().map(|(_, elements)| *elements).collect();
+        let elements: &[u8] = bytemuck::cast_slice(&elements);
         let desc = BufferDesc {
             label: "the element under the pointer",
-            size: SQUARE as u64 + 4 * u64::from(PICK_SIDE * PICK_SIDE),
+            size: (ARRAYS + elements.len()) as u64,
             usage: vk::BufferUsageFlags::STORAGE_BUFFER | vk::BufferUsageFlags::TRANSFER_DST,
             location: MemoryLocation::GpuToCpu,
         };
-        let results = (0..flights).map(|_| Buffer::new(&device, &desc)).collect::<Result<Vec<_>>>()?;
+        let result = |_| {
+            let mut result = Buffer::new(&device, &desc)?;
+            result.bytes_mut()?[ARRAYS..ARRAYS + elements.len()].copy_from_slice(elements);
+            Ok(result)
+        };
+        let results = (0..flights).map(result).collect::<Result<Vec<_>>>()?;
         let bound: Vec<_> = results.iter().map(|buffer| Bound::from(buffer.raw())).collect();
         let pipeline = ComputePipeline::new(
             &device,
             (const { wavefield_gpu::shaders::spirv("probe.probe") }, c"probe"),
-            size_of::<[u32; 2]>() as u32,
+            0,
             &[Choices::Later(vk::DescriptorType::STORAGE_BUFFER, flights), Choices::These(&bound)],
         )?;
         let pick = Pick::new(queue, renderer, flights)?;
         let (asked, clicks) = (vec![false; flights], vec![false; flights]);
         let (aim, click, found, clicked) = (None, None, None, None);
-        Ok(Self { pick, pipeline, results, asked, aim, click, clicks, clicked, found, array, device })
+        Ok(Self { pick, pipeline, results, asked, aim, click, clicks, clicked, found, arrays, device })
     }
 
     /// Looks for an element in the next frame; with `None`, forgets what was found or is still to be found.
@@ -135,8 +176,6 @@ impl Observer for Probe {
         let written = (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_STORAGE_WRITE);
         let used = (written.0, written.1 | vk::AccessFlags2::SHADER_STORAGE_READ);
         let on_host = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
-        let per_word = 4 / self.array.number().bytes() as u32;
-        let constants = [self.array.components(), per_word];
         let barrier = |before, after| {
             // SAFETY: recording, outside a render pass (the caller's promise); the buffer is alive.
             unsafe {
@@ -152,15 +191,15 @@ impl Observer for Probe {
                 return;
             }
             barrier(copied, used);
-            self.pipeline.bindings.point(0, flight, [Bound::Buffer(slot.whole(&self.array))]);
-            self.pipeline.dispatch(commands, [flight; 2], bytemuck::bytes_of(&constants), [1, 1]);
+            self.pipeline.bindings.point(0, flight, [Bound::Buffer(slot.whole(&self.arrays[0].0))]);
+            self.pipeline.dispatch(commands, [flight; 2], &[], [1, 1]);
             barrier(written, on_host);
         }
     }
 
     fn finished(&mut self, frame: &Finished<'_>) -> Result<()> {
         if std::mem::take(&mut self.asked[frame.flight]) {
-            let found = FoundElement::read(self.array, self.results[frame.flight].bytes()?);
+            let found = FoundElement::read(&self.arrays, self.results[frame.flight].bytes()?);
             match std::mem::take(&mut self.clicks[frame.flight]) {
                 true => self.clicked = found,
                 false => self.found = found,

@@ -135,8 +135,8 @@ pub(super) fn found(painter: &Painter, at: Pos2, words: &str) {
 
 /// Returns an element's index, as NumPy writes it, and its value or its colour; for a mesh of our own, all of
 /// the vertex. The places of a client's may be in other units than the client's own, which only it knows.
-pub(super) fn words(found: &FoundElement, serves: bool, units: [f64; 2]) -> String {
-    let FoundElement { array, index, numbers } = found;
+pub(super) fn words(found: &FoundElement, serves: bool, units: [f64; 2], name: &str) -> String {
+    let FoundElement { array, index, numbers, .. } = found;
     let (cols, components) = (array.grid().cols, array.components() as usize);
     let names: &[&str] = match array.kind() {
         ArrayKind::Mesh if !serves => &["x", "y", "z", "w"],
@@ -159,14 +159,17 @@ pub(super) fn words(found: &FoundElement, serves: bool, units: [f64; 2]) -> Stri
     };
     let has_colors = array.part(PartName::Colors).is_some();
     let (place, value) = match (array.kind(), components) {
-        (ArrayKind::Triangles, _) => return format!("triangle [{index}]"),
-        // Its height is not what is shown.
-        (ArrayKind::Points | ArrayKind::Lines, 3) if has_colors => return format!("[{index}]"),
         // A point without a value takes its height as the value.
         (ArrayKind::Points | ArrayKind::Lines, 3) => (format!("[{index}]"), 1),
         (ArrayKind::Points | ArrayKind::Lines, _) => (format!("[{index}]"), components - 1),
+        (ArrayKind::Triangles, count) => (format!("triangle [{index}]"), if count == 3 { 1 } else { 3 }),
         _ => (format!("[{}, {}]", index / cols, index % cols), components - 1),
     };
+    let place = if name.is_empty() { place } else { format!("{name} {place}") };
+    // The height of a point with a colour is not what is shown.
+    if has_colors && components == 3 {
+        return place;
+    }
     match names {
         [] => format!("{place} = {}", number(numbers[value])),
         _ => names
@@ -184,7 +187,7 @@ mod tests {
     /// The words for the element with index 11 of an array with 3 columns, or for point 11.
     fn said(kind: ArrayKind, shape: &[u64], numbers: [f32; 4], serves: bool, units: [f64; 2]) -> String {
         let array = DrawnArray::new(kind, shape, Number::F32).unwrap();
-        words(&FoundElement { array, index: 11, numbers }, serves, units)
+        words(&FoundElement { array, which: 0, index: 11, numbers }, serves, units, "")
     }
 
     #[test]
@@ -210,7 +213,8 @@ mod tests {
             (Points, &[12, 4], "[11] = 1000000.0000000"),
             (ArrayKind::Lines, &[12, 4], "[11] = 1000000.0000000"),
             (ArrayKind::Lines, &[12], "[11] = 1000000.0010000"),
-            (ArrayKind::Triangles, &[12, 3], "triangle [11]"),
+            (ArrayKind::Triangles, &[12, 3], "triangle [11] = 1000000.0020000"),
+            (ArrayKind::Triangles, &[12, 4], "triangle [11] = 1000000.0000000"),
         ] {
             assert_eq!(said(kind, shape, [0.5, 1.0, 2.0, 0.0], true, units), want);
         }

@@ -351,8 +351,8 @@ impl Overlay {
             if let (Some(found), Some(at)) =
                 (view.engine.observers.under_pointer(), egui.pointer_latest_pos())
             {
-                let units = view.engine.drawer.view.units;
-                graph::found(&paint, at, &graph::words(&found, view.serves, units));
+                let (units, name) = view.engine.drawer.words(found.which);
+                graph::found(&paint, at, &graph::words(&found, view.serves, units, name.text()));
             }
         }
         if self.is_on() && !has_room {
