@@ -273,9 +273,10 @@ class Session:
         )
 
     def on_snapshot(self, message: dict[str, Any], _files: list[int]) -> None:
-        content = bytes(range(2 * 3 * 4))
+        width, height = message.get("size", [3, 2])
+        content = bytes(range(width * height * 4))
         file = memfd(len(content), content)
-        size = {"width": 3, "height": 2, "format": "rgba8-srgb", "bytes": len(content)}
+        size = {"width": width, "height": height, "format": "rgba8-srgb", "bytes": len(content)}
         shown = max(self.drawn - 1, message.get("after", -1))
         self.send({"type": "picture", **size, "frame": shown if shown >= 0 else None}, [file])
         os.close(file)

@@ -117,6 +117,29 @@ def test_a_film_in_cuda_memory(
     assert numbers(tmp_path / "film.mp4") == [1, 11, 21, 31, 41]
 
 
+@pytest.mark.usefixtures("quick")
+def test_pictures_with_marks_are_whole_snapshots(
+    renderer: FakeRenderer, driver: FakeDriver, encoder: Path, tmp_path: Path
+) -> None:
+    """They come behind those without marks, which may still be on their way."""
+    renderer.parameters["colorbar"] = False
+    with wavefield.connect(renderer.path) as field, field.record(tmp_path / "film.mp4"):
+        with field.frame():
+            pass
+        draw(renderer, driver, 1)
+        for colorbar in (True, False):
+            field.parameters["colorbar"] = colorbar
+            with field.frame():
+                pass
+            if not colorbar:
+                draw(renderer, driver, 2)
+    pictures = np.frombuffer((tmp_path / "film.mp4").read_bytes(), np.uint8).reshape(-1, SIZE)
+    np.testing.assert_array_equal(pictures[1], range(SIZE))
+    assert (pictures[0] == 1).all() and (pictures[2] == 21).all() and len(pictures) == 3
+    asked = [message for message in renderer.received if message["type"] == "snapshot"]
+    assert {**asked[-1], "request_id": 0} == {"type": "snapshot", "size": [2, 2], "after": 1, "request_id": 0}
+
+
 def test_a_film_goes_on_with_arrays_of_other_shapes(
     started: list[Started], renderer: FakeRenderer, encoder: Path, tmp_path: Path
 ) -> None:

@@ -113,7 +113,7 @@ def test_limits_are_the_first_array_s_and_stay(started: list[Started], renderer:
     ("array", "kind", "limits"),
     [
         (np.zeros((4, 6, 3), np.uint8), None, []),
-        (np.zeros((4, 6, 4), np.float32), None, []),
+        (np.ones((4, 6, 4), np.float32), None, []),
         (np.zeros((4, 6, 4), np.float32), "mesh", []),
         (np.arange(24, dtype=np.float32).reshape(4, 6), "surface", [[0.0, 23.0]]),
         (np.arange(24, dtype=np.uint8).reshape(4, 6), None, [[0.0, 23.0]]),
