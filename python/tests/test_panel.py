@@ -232,7 +232,7 @@ def test_a_click_says_where_and_what(
 
 
 def test_a_click_on_one_of_several_arrays_says_which(started: list[Started], renderer: FakeRenderer) -> None:
-    arrays = {"a": np.zeros((3, 4), np.float32), "b": np.zeros((9, 3), np.float32)}
+    arrays = {"a": {"array": np.zeros((3, 4), np.float32), "kind": "image"}, "b": np.zeros((9, 3), np.float32)}
 
     def show() -> Any:
         return wavefield.show(arrays, columns=2, memory="host", window=True)
