@@ -20,8 +20,11 @@ fn image_colour(at: vec2f) -> vec3f {
         }
     }
     sum /= f32(count.x * count.y);
-    let behind = backdrop(2.0 * at / globals.picture - 1.0);
-    return sum.rgb + (1.0 - sum.a) * behind;
+    // A software device would compute what is behind each opaque pixel, too.
+    if sum.a < 1.0 {
+        sum += (1.0 - sum.a) * vec4f(backdrop(2.0 * at / globals.picture - 1.0), 1.0);
+    }
+    return sum.rgb;
 }
 
 fn image_facts(place: vec2f) -> Facts {
