@@ -428,6 +428,8 @@ def test_a_descriptor_that_cuda_owns_is_not_closed(driver: FakeDriver) -> None:
     class Interrupted(_cuda.Context):
         def __init__(self) -> None:
             self.driver, self.raw = driver, 77
+            self.success = driver.CUresult.CUDA_SUCCESS
+            self.relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
 
         def call(self, function: str, *arguments: object) -> object:
             # Ctrl-C comes when the import has succeeded.

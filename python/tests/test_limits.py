@@ -18,7 +18,7 @@ from test_arrays import GPU, Dlpack
 from test_cuda import DeviceArray
 from test_end_to_end import SMALL, WHY_NOT
 from test_show import prepared_of
-from wavefield import _fit, _libraries, _limits, _range, _say, _show
+from wavefield import _limits, _range, _say, _show, _source
 from wavefield._layout import Kind, Layout
 
 pytestmark = pytest.mark.usefixtures("started")
@@ -204,8 +204,7 @@ def test_jax() -> None:
     jax = pytest.importorskip("jax")
     array = jax.numpy.asarray(2**27 + np.arange(24).reshape(4, 6), "int32")
     assert _limits.units((2**27, 2**27 + 23), "int32") != _limits.PLAIN
-    layout = Layout.of("image", (4, 6), "float32")
-    scaled = _libraries.scaled(array, layout, "int32", (float(2**27), 23.0), _fit.Fit())
+    scaled = _source.Source(array).scaled([(float(2**27), 23.0)]).array
     assert scaled.dtype == "float32"
     np.testing.assert_allclose(np.asarray(scaled), np.arange(24).reshape(4, 6) / 23, atol=1e-6)
     search = _range.Search(jax.numpy.asarray([[np.nan, 2.0], [np.inf, 3.0]]), Layout.of("image", (2, 2), "float32"))

@@ -6,7 +6,7 @@ import contextlib
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, get_args
 
-from . import _libraries
+from . import _source
 from ._layout import Colormap
 from .errors import ArrayMismatch, brief
 
@@ -112,7 +112,7 @@ def _table(value: Any) -> str:
     import numpy as np
 
     try:
-        table = np.asarray(_libraries.on_the_host(value))
+        table = np.asarray(_source.on_the_host(value))
     except (TypeError, ValueError):
         table = np.empty(0, object)
     fits = table.ndim == 2 and table.shape[1] == 3 and 2 <= len(table) <= COLORS and table.dtype.kind in "fu"

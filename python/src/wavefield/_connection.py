@@ -298,7 +298,6 @@ class Connection:
     def pump(self, timeout: float = 0.0) -> None:
         """Handle the messages that have arrived; if there are none, wait up to `timeout` seconds for one."""
         with self._lock:
-            self.check()
             while (received := self._receive(timeout)) is not None:
                 message, files = received
                 close_all(files)
@@ -352,9 +351,10 @@ class Connection:
     def _receive(self, timeout: float) -> tuple[Message, list[int]] | None:
         """Return the next message, or None if none arrives in time. Raises `error` and `refused` as exceptions."""
         self.check()
-        if timeout == 0.0 and not self._news.poll(0):
+        if timeout > 0.0:
+            self._socket.settimeout(timeout)
+        elif not self._news.poll(0):
             return None
-        self._socket.settimeout(timeout)
         try:
             try:
                 packet, files, flags = self._read()
@@ -367,7 +367,7 @@ class Connection:
             self._lost(f"the connection broke: {error.strerror or error}")
             raise
         finally:
-            if not self.closed:
+            if timeout > 0.0 and not self.closed:
                 self._socket.settimeout(ANSWER_SECONDS)
         try:
             if not packet:

@@ -85,6 +85,8 @@ class Context:
 
     def __init__(self, module: Any, ordinal: int) -> None:
         self.driver = module
+        self.success = module.CUresult.CUDA_SUCCESS
+        self.relaxed = module.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         self.ordinal = ordinal
         self.device = self.call("cuDeviceGet", ordinal)
         name = self.call("cuDeviceGetName", 128, self.device)
@@ -126,13 +128,19 @@ class Context:
 
     def call(self, function: str, *arguments: Any) -> Any:
         """Call the driver, and return what it returns: None, a value, or a tuple of values. Raises `CudaError`."""
-        return _call(self.driver, function, *arguments)
+        # A frame makes some twenty calls, and to compare two enums takes as long as the shortest of them.
+        answer = getattr(self.driver, function)(*arguments)
+        if answer[0] is not self.success:
+            return _returned(self.driver, function, answer)
+        return None if len(answer) == 1 else answer[1] if len(answer) == 2 else answer[1:]
 
     def passed(self, function: str, raw: Any) -> bool:
         """Return whether the GPU has passed an event, or done all of a stream. The context must be current."""
         result, *_ = getattr(self.driver, function)(raw)
-        if int(result) in (0, 600):  # CUDA_ERROR_NOT_READY
-            return int(result) == 0
+        if result is self.success:
+            return True
+        if int(result) == 600:  # CUDA_ERROR_NOT_READY
+            return False
         raise CudaError(
             f"the stream failed before the frame was finished: {_words(self.driver, result)}. The likely cause is a "
             "kernel that ran earlier in this process"
@@ -162,8 +170,12 @@ class Context:
         Nothing must be enqueued there: that would end the capture, or become a part of the graph.
         """
         known = _here.uncaptured.get(self.ordinal)
-        if known is not None and all(stream.handle in known for stream in streams):
-            return
+        if known is not None:
+            for stream in streams:
+                if stream.handle not in known:
+                    break
+            else:
+                return
         with self.current():
             current = _streams.current_streams(self.ordinal).values()
             asked = {stream.handle for stream in (*streams, *current)}.difference(known or ())
@@ -273,8 +285,7 @@ class _Current:
         self.depth, self.mode = len(_here.blocks), None
         context.call("cuCtxPushCurrent", context.raw)
         try:
-            relaxed = context.driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-            self.mode = context.call("cuThreadExchangeStreamCaptureMode", relaxed)
+            self.mode = context.call("cuThreadExchangeStreamCaptureMode", context.relaxed)
             if self.depth == 0:
                 _streams.asked.found = {}
             _here.blocks.append(context)
@@ -295,7 +306,12 @@ class _Current:
 
 
 def _call(module: Any, function: str, *arguments: Any) -> Any:
-    result, *values = getattr(module, function)(*arguments)
+    return _returned(module, function, getattr(module, function)(*arguments))
+
+
+def _returned(module: Any, function: str, answer: tuple[Any, ...]) -> Any:
+    """Return what the driver has returned beside its result. Raises `CudaError`."""
+    result, *values = answer
     if result != 0:
         _, name = module.cuGetErrorName(result)
         hint = ""

@@ -70,7 +70,7 @@ class Fit:
     @property
     def moves(self) -> bool:
         """Return whether other numbers are drawn than the array's."""
-        return self.units != [_limits.PLAIN] * 3
+        return (self.offset, self.factor) != (Fit.offset, Fit.factor)
 
     def message(self) -> dict[str, Any]:
         """Return the renderer's parameter."""
@@ -167,7 +167,7 @@ def choose(last: Fit, sort: tuple[Any, ...], wish: Camera | str | None, box: Cal
     `box` returns two corners around its finite points, or None if there are none.
     """
     first, new, given = last.sort is None, last.sort != sort, isinstance(wish, Camera)
-    kept = replace(last, sort=sort, given=given or (last.given and wish is None))
+    kept = last if not new and wish is None else replace(last, sort=sort, given=given or (last.given and wish is None))
     needed = new or wish == "fit"
     if wish is None and last.given and (first or not new):
         return kept
@@ -197,7 +197,7 @@ def _radius(box: Box) -> float:
 
 def _left(last: Fit, box: Box) -> bool:
     """Return whether a box is a tenth outside what the first camera shows, or 10 times smaller."""
-    far = math.hypot(*(max(abs(a - c), abs(b - c)) for a, b, c in zip(*box, last.center, strict=True)))
+    far = math.hypot(*[max(abs(a - c), abs(b - c)) for a, b, c in zip(*box, last.center, strict=True)])
     return far > REACH**2 * last.radius or _radius(box) < last.radius / 10
 
 

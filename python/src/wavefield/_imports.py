@@ -60,8 +60,6 @@ class Imports:
 
     def find(self, array: Any, pointer: int, size: int, alignment: int) -> tuple[Allocation, int] | str:
         """Return the import that an array lies in and its offset there, or the reason why there is none."""
-        if (found := self._again(pointer, size)) is not None:
-            return found
         if _library(array) == "jaxlib":
             # JAX reuses the memory of a dropped array at once, on streams that do not wait for the renderer.
             return "JAX may reuse its memory while the renderer reads it, so one copy is needed"
@@ -101,7 +99,7 @@ class Imports:
             if not keep:
                 self._release(chunks)
 
-    def _again(self, pointer: int, size: int) -> tuple[Allocation, int] | None:
+    def again(self, pointer: int, size: int) -> tuple[Allocation, int] | None:
         """Return what was found for this address and size before, if the same chunk is still there."""
         if (found := self._found.get((pointer, size))) is None:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, get_args
 
 from .errors import ArrayMismatch
@@ -71,6 +71,7 @@ class Layout:
     """How many views of one array each are side by side; 0: all arrays are in one view."""
 
     @classmethod
+    @lru_cache  # most arrays are like the one before
     def of(cls, kind: str, shape: tuple[int, ...], dtype: str) -> Layout:
         """Return the layout, or raise `ArrayMismatch` with the shapes and types that the kind allows."""
         for known in KINDS:
@@ -113,7 +114,7 @@ class Layout:
             raise ArrayMismatch("lines have vectors or edges, not both")
         if self.kind == "lines" and self.shape[0] < 2 and not layouts.keys() & {"vectors", "edges"}:
             raise ArrayMismatch("a line needs at least 2 points")
-        return replace(self, parts=tuple(layouts.items()))
+        return replace(self, parts=tuple(layouts.items())) if layouts else self
 
     def _part(self, name: str, shape: tuple[int, ...], dtype: str) -> Layout:
         shapes, types, kinds = PARTS[name]

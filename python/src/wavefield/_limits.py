@@ -43,7 +43,7 @@ class Choice:
     def drawn_in(self, units: Pair) -> Choice:
         """Return it with other units. Without any, limits that nobody gave become those that the renderer takes."""
         limits = plain(self.limits) if units == PLAIN and not self.given else self.limits
-        return replace(self, limits=limits, units=units)
+        return self if (limits, units) == (self.limits, self.units) else replace(self, limits=limits, units=units)
 
     def to_drawn(self, limit: float) -> float:
         """Return a number of the user's as it is drawn."""
@@ -97,7 +97,8 @@ def choose(last: Choice, sort: tuple[Any, ...], wish: Any, span: Callable[[], Pa
             low, high = least if low is None else low, most if high is None else high
             if low >= high:  # the array is beyond the limit that is given
                 low, high = (low, padded((low, low))[1]) if wish[1] is None else (padded((high, high))[0], high)
-        return Choice(sort, (low, high), given=True)
+        chosen = Choice(sort, (low, high), given=True)
+        return last if chosen == last else chosen
     follows, new = last.follows if wish is None else True, last.sort not in (None, sort)
     if follows or new or (last.sort is None and not last.given):
         why = "it has another kind, shape or type than" if new else ""
@@ -105,7 +106,7 @@ def choose(last: Choice, sort: tuple[Any, ...], wish: Any, span: Callable[[], Pa
     else:
         found = None if last.given else span()
         if found is None or not _left(last.limits, found):
-            return Choice(sort, last.limits, last.given)
+            return last if last.sort == sort and last.units == PLAIN else Choice(sort, last.limits, last.given)
         why, limits = "its range is outside, or 10 times away from, that of", padded(found)
     # 32-bit floats round those of 64 bits.
     changed = not all(map(partial(math.isclose, rel_tol=1e-6), limits, last.limits))

@@ -7,7 +7,7 @@ import math
 import warnings
 from typing import TYPE_CHECKING
 
-from . import _fit, _libraries
+from . import _fit, _source
 from .errors import ArrayMismatch, WavefieldError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _why(seen: _show._Seen, norm: str, fit: _fit.Fit, last: Field | None) -> str
     if values is None and not has_colors:
         return "none of its numbers is finite"
     has_alpha = seen.layout.colours and seen.layout.shape[2] == 4 and not seen.source.on_device
-    if has_alpha and not _libraries.on_the_host(seen.source.array)[..., 3].any():
+    if has_alpha and not _source.on_the_host(seen.source.array)[..., 3].any():
         return "its alpha is 0 everywhere"
     if values is not None and norm == "log" and values[1] <= 0:
         return f'norm="log" shows numbers above 0, and the largest is {values[1]:g}; norm="symlog" shows all'

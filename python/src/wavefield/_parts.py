@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from . import _colors, _fit, _libraries, _limits, _range
+from . import _colors, _fit, _limits, _range
 from ._array import Array, rows_are_contiguous
 from ._layout import PARTS, native_name
 from ._say import is_new
@@ -102,7 +102,7 @@ def drawn(layout: Layout, parts: Mapping[str, Source]) -> tuple[Layout, dict[str
             shape, dtype = part.shape_and_dtype()
             native = native_name(dtype)
             target = _target(name, native)
-            converted[name] = part if target == dtype else Source(_cast(part, dtype, native, target))
+            converted[name] = part if target == dtype else _cast(part, native, target)
         described[name] = shape, target
     return layout.having(described), converted
 
@@ -119,17 +119,11 @@ def _target(name: str, dtype: str) -> str:
     return "uint8" if name == "colors" and whole else types[0]
 
 
-def _cast(part: Source, dtype: str, native: str, target: str) -> Any:
-    import numpy as np
-
-    array = part.array
+def _cast(part: Source, native: str, target: str) -> Source:
     if _limits.is_whole(native) and target != "float32":
         # A number that does not fit would become any other. An index stays out of range.
-        low, high = (0, 255) if target == "uint8" else (-1, 2**31 - 1)
-        info = np.iinfo(native)
-        with _libraries.refusing(array, f"cannot be converted from {dtype}"):
-            array = (array.long() if hasattr(array, "long") else array).clip(max(low, info.min), min(high, info.max))
-    return _libraries.cast(array, dtype, target)
+        part = part.clipped(*((0, 255) if target == "uint8" else (-1, 2**31 - 1)))
+    return part.cast(target)
 
 
 def check_values(
@@ -174,10 +168,9 @@ def finished(
     for name, wanted in layout.parts:
         part = parts[name]
         if name == "vectors" and fit.factor != 1:  # 32-bit floats may not hold them in the user's units
-            dtype = native_name(given[name].shape_and_dtype()[1])
-            part = Source(_libraries._scaled(given[name].array, dtype, (0.0, fit.factor)))
+            part = given[name].scaled([(0.0, fit.factor)])
         part.read(*where)
         if not rows_are_contiguous(wanted, part.shape, part.strides):
-            part = Source(_libraries.copied(part.array if part.on_device else part.held, "contiguous")).read(*where)
+            part = part.copied("contiguous").read(*where)
         made[name] = part
     return made

@@ -38,13 +38,14 @@ class Pinned:
 class _Lent:
     """What an array of page-locked memory holds. When it is gone, the memory is used again."""
 
-    def __init__(self, memory: Pinned, free: list[Pinned]) -> None:
-        _cuda._finally(self, _give_back, memory, free)
+    def __init__(self, memory: Pinned, free: list[Pinned], lent: list[None]) -> None:
+        self._memory, self._free, self._lent = memory, free, lent
+        lent.append(None)
 
-
-def _give_back(memory: Pinned, free: list[Pinned]) -> None:
-    if len(free) < MOST_FREE:
-        free.append(memory)
+    def __del__(self) -> None:
+        self._lent.pop()
+        if len(self._free) < MOST_FREE:
+            self._free.append(self._memory)
 
 
 class Copies:
@@ -80,13 +81,9 @@ class Copies:
 
         self._ring.wait_for(memory.end)
         free, lent = self._pools.setdefault(size, ([], []))
-        owner = _Lent(memory, free)
-        array: NDArray[Any] = np.asarray(Strided(owner, memory.address, shape, typestr))
-        if len(lent) >= MOST_LENT:
-            return np.array(array)
-        _cuda._finally(owner, lent.pop)
-        lent.append(None)
-        return array
+        scarce = len(lent) >= MOST_LENT
+        array: NDArray[Any] = np.asarray(Strided(_Lent(memory, free, lent), memory.address, shape, typestr))
+        return np.array(array) if scarce else array
 
     def close(self) -> None:
         """Forget the memory that nobody uses. Arrays keep theirs."""

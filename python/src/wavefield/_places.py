@@ -63,8 +63,10 @@ class Lease:
     """The use of a place. Its pictures hold this, and so does every array that was made of one."""
 
     def __init__(self, place: Place, pool: Pool) -> None:
-        self.place = place
-        _cuda._finally(self, pool.ended.append, place)
+        self.place, self._pool = place, pool
+
+    def __del__(self) -> None:
+        self._pool.ended.append(self.place)
 
 
 def _take_back(pool: Pool) -> None:

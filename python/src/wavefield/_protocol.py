@@ -23,6 +23,7 @@ MAX_NAME = 200  # bytes
 MAX_DESCRIPTORS = MAX_RING + 2
 
 _SHOW = struct.Struct("=8s3Q")
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 Memory = Literal["cuda", "host"]
 Message = dict[str, Any]
@@ -30,7 +31,7 @@ Message = dict[str, Any]
 
 def encode(message: Mapping[str, Any]) -> bytes:
     """Return the packet of a message."""
-    data = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+    data = _encode(message).encode()
     if len(data) > MAX_BYTES:
         raise ProtocolError(f"the message has {len(data)} bytes; at most {MAX_BYTES} are allowed")
     return data

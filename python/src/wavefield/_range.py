@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import math
+import struct
 from dataclasses import replace
 from importlib.resources import files
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from . import _cuda, _fit, _libraries, _limits
+from . import _cuda, _fit, _limits
 from ._source import Source
 from ._streams import Stream
 from .errors import ArrayMismatch
@@ -27,12 +28,8 @@ Ends = tuple[_limits.Pair | None, _fit.Box | None]
 THREADS, KEYS = 256, 8
 """As in range.cu, and so are these."""
 _SIZES = {"uint8": 1, "float16": 2, "uint32": 4, "int32": 4, "float32": 4, "uint64": 8, "int64": 8, "float64": 8}
-_SIGNATURE: list[Any] = [
-    *[ctypes.c_uint64, ctypes.c_uint, ctypes.c_uint],
-    *[ctypes.c_int64] * 3,
-    *[ctypes.c_uint] * 3,
-    *[ctypes.c_uint64] * 2,
-]
+_ARGUMENTS = struct.Struct("=Q2Q3q3Q2Q")
+"""Eight bytes for each, of which range.cu reads the first four of an `unsigned int`."""
 
 RESULT, RESULTS = 8 * (KEYS + 1), 1024
 """The bytes of a result, and how many searches may run on a GPU at the same time."""
@@ -78,6 +75,22 @@ def fit_of(last: _fit.Fit, layout: Layout, dtype: str, wish: Any, ends: Callable
     # An extent holds for arrays of this shape and type.
     kept = last if last.box and last.sort == layout.sort(dtype) else _fit.Fit()
     return replace(kept, fresh=wish == "fit")
+
+
+def units_of(choice: _limits.Choice, fit: _fit.Fit, layout: Layout, dtype: str, given: str, norm: str) -> _limits.Pair:
+    """Return the units to draw an array of this type in. `given`: its type before a mask was filled."""
+    import numpy as np
+
+    if layout.dtype != "float32":
+        return _limits.PLAIN
+    # The fourth number of points has units of its own. Without it, the value is y, a place.
+    if layout.has_places and layout.shape[-1] == 3:
+        if norm != "linear" and fit.units[1][0]:
+            raise ValueError(f'norm="{norm}" needs values of their own here: give each point a fourth number')
+        return fit.units[1]
+    if layout.colours:  # also alpha, which limits do not reach
+        return (0.0, float(np.iinfo(given).max)) if _limits.is_whole(given) else _limits.PLAIN
+    return _limits.units(choice.limits, dtype, norm)
 
 
 class Search:
@@ -129,7 +142,7 @@ class Search:
                 self._ends = self._of(self._keys)
             else:
                 # On a GPU, but without CUDA's driver for Python.
-                host: Any = _libraries.on_the_host(self.source.array) if self.on_device else self.source.read().held
+                host: Any = self.source.as_numpy()
                 self._ends = _on_the_host(host, self.value)
         return self._ends
 
@@ -138,7 +151,7 @@ class Search:
         import numpy as np
 
         try:
-            host: Any = _libraries.on_the_host(self.source.array) if self.on_device else self.source.read().held
+            host: Any = self.source.as_numpy()
         except ArrayMismatch:  # a frame in CUDA memory; so as many decades as a colour map shows well
             _, high = (self._ends and self._ends[0]) or (0.0, 0.0)
             return (1e-3 * high, high) if high > 0 else None
@@ -201,18 +214,21 @@ def _on_the_host(array: NDArray[Any], value: int | None) -> Ends:
     return _extent(places[:, value]), box
 
 
+_SIGN, _ALL = 1 << 63, (1 << 64) - 1
+_TWO_KEYS, _TWO_FLOATS = struct.Struct("=2Q"), struct.Struct("=2d")
+
+
 def _decoded(low: int, high: int, dtype: str) -> _limits.Pair | None:
     """Return the numbers of two keys of range.cu."""
-    sign = 1 << 63
-    keys = ((1 << 64) - 1 - low, high)
+    low = _ALL - low
     if dtype.startswith("uint"):
-        return keys
+        return low, high
     if dtype.startswith("int"):
-        return keys[0] - sign, keys[1] - sign
+        return low - _SIGN, high - _SIGN
     if not high:
         return None
-    least, most = (ctypes.c_uint64(key ^ sign if key & sign else ~key) for key in keys)
-    return ctypes.c_double.from_buffer(least).value, ctypes.c_double.from_buffer(most).value
+    least, most = (key ^ _SIGN if key & _SIGN else key ^ _ALL for key in (low, high))
+    return _TWO_FLOATS.unpack(_TWO_KEYS.pack(least, most))
 
 
 class _Finder:
@@ -232,6 +248,10 @@ class _Finder:
             context.call("cuMemsetD8Async", self.found, 0, RESULTS * RESULT, self.stream.handle)
             _cuda.wait(lambda: context.passed("cuStreamQuery", self.stream.handle), lambda: None)
         self.started = 0
+        # The driver copies them when the kernel is launched.
+        self.arguments = (ctypes.c_uint64 * (_ARGUMENTS.size // 8))()
+        first = ctypes.addressof(self.arguments)
+        self.pointers = (ctypes.c_void_p * len(self.arguments))(*range(first, first + _ARGUMENTS.size, 8))
 
     def start(self, source: Source, value: int | None) -> Any:
         """Enqueue the kernel, in the current context. Return where the keys will be, and then a word that is not 0."""
@@ -250,12 +270,10 @@ class _Finder:
             keys[KEYS] = 0
             numbers = (rows, cols, row_stride, col_stride, step, components, components if value is None else value)
             item = ord(source.dtype[0]) * 256 + _SIZES[source.dtype]
-            values = (source.pointer, *numbers, item, found, to)
-            kept = [kind(value) for kind, value in zip(_SIGNATURE, values, strict=True)]
-            arguments = (ctypes.c_void_p * len(kept))(*map(ctypes.addressof, kept))
+            _ARGUMENTS.pack_into(self.arguments, 0, source.pointer, *numbers, item, found, to)
             launch = (min(-(-rows * cols // THREADS), 256), 1, 1, THREADS, 1, 1, 0, stream.handle)
             source.order(self.context, stream)
-            self.context.call("cuLaunchKernel", self.function, *launch, ctypes.addressof(arguments), 0)
+            self.context.call("cuLaunchKernel", self.function, *launch, ctypes.addressof(self.pointers), 0)
         return keys
 
     def check(self) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from . import _cuda, _libraries, _picture, _protocol, _streams
+from . import _cuda, _picture, _protocol, _source, _streams
 from ._array import Array
 from ._cuda import DeviceMemory
 from ._host import Strided
@@ -162,23 +162,30 @@ class Picture(Array):
         """Return a copy in the CPU's memory. Waits until it is drawn and copied."""
         import numpy as np
 
+        if self._copies is None:
+            self._wait(self._answer)
+            self._check()
+            return np.array(self.as_numpy())
+        with self._device().context.current():
+            return self._to_numpy(self._copies)
+
+    def _to_numpy(self, copies: Copies) -> NDArray[Any]:
+        """Do so in CUDA memory. The context must be current."""
+        import numpy as np
+
         self.prefetch()
-        if isinstance(self._ring, CudaRing) and self._stream is not None:
+        if isinstance(self._ring, CudaRing) and self._stream is not None and not self._answer.known:
             self._ring.wait_written(self._answer.after)
         self._wait(self._answer)
         self._check()
-        if self._copies is None:
-            return np.array(self.as_numpy())
         if self._copy is None:
             array = np.empty(self.shape, self.dtype)
             if self._stream is not None and isinstance(self._ring, CudaRing):  # the field is open
                 self._ring.catch_up(self.stream)
-            context = self._device().context
-            with context.current():
-                context.call("cuMemcpyDtoH", array.ctypes.data, self.pointer, self.nbytes)
+            self._device().context.call("cuMemcpyDtoH", array.ctypes.data, self.pointer, self.nbytes)
             return array
         memory, self._copy = self._copy, None
-        return self._copies.finish(memory, self.shape, self._layout.typestr, self.nbytes)
+        return copies.finish(memory, self.shape, self._layout.typestr, self.nbytes)
 
     def _check(self) -> None:
         self._answer.check()
@@ -322,7 +329,7 @@ def rows(cameras: Any, fit: Fit) -> list[list[float]]:
     if isinstance(cameras, list | tuple):
         cameras = [camera._row() if isinstance(camera, Camera) else camera for camera in cameras]
     try:
-        numbers = np.asarray(_libraries.on_the_host(cameras), np.float64)
+        numbers = np.asarray(_source.on_the_host(cameras), np.float64)
     except (TypeError, ValueError):
         numbers = np.empty(0)
     if numbers.ndim != 2 or numbers.shape[1] != 6 or not 1 <= len(numbers) <= MOST_VIEWS:

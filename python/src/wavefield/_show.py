@@ -502,7 +502,7 @@ def _see(
     if kind is None and not given and (words := other_reading(shape, layout.kind)):
         say_once(words, f"{layout.kind} of {shape[1]}")
     if target != dtype and not _limits.is_wide(native):
-        source = Source(_libraries.cast(source.array, dtype, target))
+        source = source.cast(target)
     # The type that colours had before a mask was filled.
     before_mask = source.before_mask or native
     search = _range.Search(source, layout)
@@ -524,24 +524,25 @@ def _finished(
     source, layout, dtype, native, before_mask = seen.source, seen.layout, seen.dtype, seen.native, seen.before_mask
     target = layout.dtype
     converted = f"it is {dtype} and was converted; create it as {target}" if target != dtype else ""
-    choice = choice.drawn_in(_libraries.units_of(choice, fit, layout, native, before_mask, norm))
+    choice = choice.drawn_in(_range.units_of(choice, fit, layout, native, before_mask, norm))
     if wish is None and not choice.given and norm != "log":
         _check_range(layout, seen.ends, before_mask, choice)
     elif layout.colours and layout.shape[2] == 4:
         most = int(np.iinfo(before_mask).max) if _limits.is_whole(before_mask) else 1
         say_once(f"limits are for red, green and blue; alpha goes from 0 to {most}, as {before_mask}")
     if choice.units != _limits.PLAIN or fit.moves:
-        source = Source(_libraries.scaled(source.array, layout, native, choice.units, fit))
+        columns = [*fit.units, choice.units][: layout.shape[-1]] if layout.has_places else [choice.units]
+        source = source.scaled(columns)
         converted = f"it is {dtype} and was scaled to {target}"
     elif target != dtype and _limits.is_wide(native):
-        source = Source(_libraries.cast(source.array, dtype, target))
+        source = source.cast(target)
     if source.before_mask and before_mask != dtype:
         converted = f"it has a mask, and was converted from {before_mask}"
     source.read(*where)
     # A layout leaves out a last dimension of 1.
     shape, strides = source.shape[: len(layout.shape)], source.strides[: len(layout.shape)]
     if not rows_are_contiguous(layout, shape, strides):
-        source = Source(_libraries.copied(source.array if source.on_device else source.held, "contiguous")).read(*where)
+        source = source.copied("contiguous").read(*where)
         converted = converted or "it was not contiguous and was copied; create it contiguous"
     if seen.parts:
         source.parts = _parts.finished(layout, seen.as_given, seen.parts, fit, where)

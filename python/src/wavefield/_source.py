@@ -1,20 +1,23 @@
-"""Another library's array, to show or to copy: where it lies, and what must finish before it may be read."""
+"""Another library's array, to show or to copy: where it lies, what must finish before it is read, what it becomes."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import weakref
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from . import _cuda, _dlpack, _libraries, _streams
+from . import _cuda, _dlpack, _limits, _streams
 from ._array import Array, require_shape
 from ._layout import compact, dtype_name, native_name
 from ._streams import LEGACY_STREAM, Stream
-from .errors import ArrayMismatch, CudaError, CudaMissing, brief
+from .errors import ArrayMismatch, CudaError, CudaMissing, WavefieldError, brief
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from ._layout import Layout
 
@@ -66,6 +69,8 @@ class Source:
     """The GPU that the array is on, if it is not the renderer's. Then the writers must wait for the copy."""
     # The stream that waits until the array is written, if it is known.
     _ready: Stream | None = None
+    library_knows = False
+    """Whether that is the library's own stream, which does not wait for what others enqueue."""
 
     def __init__(self, array: Any) -> None:
         self.writers: set[Stream] = set()
@@ -76,7 +81,7 @@ class Source:
                 self.context.refuse_capture()
             # Another tensor of the same memory, which this one may leave.
             self.array = self.held = array.detach() if hasattr(array, "detach") else array
-            self._ready = _streams.stream_that_writes(array, self.ordinal or 0)
+            self._ready, self.library_knows = _streams.stream_that_writes(array, self.ordinal or 0), True
             return
         whole = array
         if isinstance(array, str | bytes | os.PathLike):
@@ -100,7 +105,7 @@ class Source:
         masked = hasattr(array, "mask") and hasattr(array, "filled")
         self.before_mask = native_name(dtype_name(array.dtype)) if masked else ""
         if not (self.on_device or hasattr(array, "to")):  # PyTorch's stay, all others become NumPy's
-            array = _libraries.on_the_host(array)
+            array = on_the_host(array)
         self.array = array
         # With gradients, as the caller has it.
         self._whole = whole
@@ -109,7 +114,7 @@ class Source:
     def read(self, context: _cuda.Context | None = None, stream: Stream | None = None) -> Source:
         """Ask where the array lies, the first time. `stream` belongs to `context`; see `order`."""
         if self.held is None:
-            with _libraries.refusing(self.array, "does not show its memory"):
+            with refusing(self.array, "does not show its memory"):
                 self._read(stream if context is not None and context.ordinal == self.ordinal else None)
                 if len(self.strides) != len(self.shape) or (not self.pointer and 0 not in self.shape):
                     raise ValueError(f"address {self.pointer:#x}, shape {self.shape}, strides {self.strides}")
@@ -118,7 +123,7 @@ class Source:
     def _read(self, stream: Stream | None) -> None:
         array = self.array
         if not self.on_device:
-            array = _libraries.on_the_host(array)
+            array = on_the_host(array)
             self._lies(array.ctypes.data, array.shape, array.strides, array.dtype)
         elif isinstance(array, Array):
             self._lies(array.pointer, array.shape, array.strides, array.dtype)
@@ -130,7 +135,7 @@ class Source:
             if hasattr(array, "element_size"):
                 strides = tuple(step * array.element_size() for step in strides)
             self._lies(pointer, tuple(shape), strides, dtype_name(dtype))
-            self._ready = ready
+            self._ready, self.library_knows = ready, True
             self._remember()
         else:
             try:
@@ -184,8 +189,54 @@ class Source:
     def shape_and_dtype(self) -> tuple[tuple[int, ...], str]:
         """Return the shape and NumPy's name of the type, if possible without `read`."""
         if self.held is None and hasattr(self.array, "shape") and hasattr(self.array, "dtype"):
-            return _libraries.shape_and_dtype(self.array)
+            return tuple(int(side) for side in self.array.shape), dtype_name(self.array.dtype)
         return self.read().shape, self.dtype
+
+    def as_numpy(self) -> NDArray[Any]:
+        """Return it as NumPy's array, copied from the GPU if needed."""
+        host: Any = on_the_host(self.array) if self.on_device else self.read().held
+        array: NDArray[Any] = host
+        return array
+
+    def cast(self, dtype: str) -> Source:
+        """Return it converted to another type, by its own library and on its device."""
+        return Source(_cast(self.array, self.shape_and_dtype()[1], dtype))
+
+    def clipped(self, low: int, high: int) -> Source:
+        """Return whole numbers, those beyond these ends as an end, as `cast` would not."""
+        import numpy as np
+
+        dtype = native_name(self.shape_and_dtype()[1])
+        info = np.iinfo(dtype)
+        with refusing(self.array, f"cannot be converted from {dtype}"):
+            array = self.array.long() if hasattr(self.array, "long") else self.array
+            return Source(array.clip(max(low, info.min), min(high, info.max)))
+
+    def scaled(self, units: Sequence[_limits.Pair]) -> Source:
+        """Return 32-bit floats in units for all numbers, or for each column, computed in its own precision."""
+        dtype = native_name(self.shape_and_dtype()[1])
+        if len(units) == 1:
+            return Source(_scaled(self.array, dtype, units[0]))
+        array = self.array
+        columns = enumerate(units)
+        values = {column: _scaled(array[..., column], dtype, unit) for column, unit in columns if unit != _limits.PLAIN}
+        with refusing(array, "cannot be scaled"):
+            array = _cast(array, dtype, "float32") if dtype != "float32" else array + 0
+            for column, numbers in values.items():
+                if hasattr(array, "at"):  # JAX's arrays cannot be written
+                    array = array.at[..., column].set(numbers)
+                else:
+                    array[..., column] = numbers
+        return Source(array)
+
+    def copied(self, in_torch: str = "clone") -> Source:
+        """Return a copy without gaps by its own library, on its device. PyTorch's "clone" may keep gaps."""
+        array = self.array if self.on_device else self.read().held
+        with refusing(array, "cannot be copied without gaps"):
+            for name in (in_torch, "copy"):  # PyTorch; NumPy, CuPy, JAX
+                if hasattr(array, name):
+                    return Source(getattr(array, name)())
+        raise ArrayMismatch(f"{type(array).__module__} cannot copy the array without gaps: create it contiguous")
 
     def pitch(self, layout: Layout) -> int:
         """Check the array against the field's layout, and return its bytes from row to row."""
@@ -231,7 +282,7 @@ def of(array: Any, context: _cuda.Context | None, stream: Stream | None) -> Sour
     parts = {name: of(part, context, stream) for name, part in source.parts.items()}
     more = [of(other, context, stream) for other in source.more]
     if context is None and source.on_device:
-        source = Source(_libraries.on_the_host(source.array))
+        source = Source(on_the_host(source.array))
     if parts or more:
         source.parts, source.more = parts, more
     return source.read(context, stream)
@@ -245,7 +296,7 @@ def gpu_of(array: Any) -> int | None:
 
 def _where(array: Any) -> tuple[int, int | None, Any]:
     """Return DLPack's type of the device that an array is on, its GPU, and its interface if it has no DLPack there."""
-    with _libraries.refusing(array, "does not say where it lies"):
+    with refusing(array, "does not say where it lies"):
         device = _dlpack.CPU
         if hasattr(array, "__dlpack_device__"):
             device, ordinal = map(int, array.__dlpack_device__())
@@ -302,3 +353,86 @@ def copy(source: Source, layout: Layout, destination: int, context: _cuda.Contex
             copy.srcHeight = copy.dstHeight = copy.Height
             context.call("cuMemcpy3DPeerAsync", copy, stream.handle)
     _cuda.order_across(context, stream.handle, peer, [writer.handle for writer in source.writers])
+
+
+@contextmanager
+def refusing(array: Any, what: str) -> Iterator[None]:
+    """Turn what an array's own code raises into an `ArrayMismatch` that says what to do."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, (WavefieldError, MemoryError)) or "OutOfMemory" in type(error).__name__:
+            raise
+        cure = 'show an array of plain numbers, such as x.astype("float32"), in PyTorch x.float()'
+        if "sparse" in f"{type(array).__module__} {getattr(array, 'layout', '')}":
+            dense = [name for name in ("to_dense", "toarray", "todense") if hasattr(array, name)]
+            cure = f"it is sparse: show {f'x.{dense[0]}()' if dense else 'a dense copy of it'}"
+        kind, words = f"{type(array).__module__}.{type(array).__qualname__}", " ".join(str(error).split())
+        if kind.startswith("builtins."):
+            kind, cure = kind[9:], "show an array of numbers, with rows and columns"
+        raise ArrayMismatch(f"this {kind} {what} ({type(error).__name__}: {words}): {cure}") from error
+
+
+def _cast(array: Any, now: str, dtype: str) -> Any:
+    """Return the array converted to another type, by its own library and on its device."""
+    import numpy as np
+
+    # A number that is too large becomes infinite, which NumPy warns of.
+    with refusing(array, f"cannot be converted from {now}"), np.errstate(over="ignore"):
+        if hasattr(array, "astype"):
+            return array.astype(dtype)
+        if hasattr(array, "to"):  # PyTorch
+            return getattr(array, {"float32": "float", "float16": "half", "uint8": "byte", "int32": "int"}[dtype])()
+    raise ArrayMismatch(f"{type(array).__module__} cannot convert the array from {now}: create it as {dtype}")
+
+
+def _scaled(array: Any, dtype: str, units: _limits.Pair) -> Any:
+    import numpy as np
+
+    offset, factor = units
+    with refusing(array, "cannot be scaled"), np.errstate(all="ignore"):
+        array = _in_long(array, dtype)
+        if offset and _limits.is_whole(dtype):
+            info = np.iinfo(dtype)
+            offset = max(info.min, min(int(offset), info.max))
+            # A difference that the type does not hold would wrap around.
+            array = array.clip(info.min + max(offset, 0), info.max + min(offset, 0))
+        array = (array - offset if offset else array) / factor
+    now = dtype_name(array.dtype)
+    return array if now == "float32" else _cast(array, now, "float32")
+
+
+def _in_long(array: Any, dtype: str) -> Any:
+    """Return the array with a type that its library computes with: PyTorch's `uint32` and `uint64` have no `min`."""
+    return array.long() if dtype in ("uint32", "uint64") and hasattr(array, "long") else array
+
+
+def on_the_host(array: Any) -> NDArray[Any]:
+    """Return any library's array as NumPy's, copied from the GPU if needed."""
+    import numpy as np
+
+    with refusing(array, "cannot be read on the CPU"):
+        for name in ("get", "copy_to_host"):  # CuPy, Numba
+            if hasattr(type(array), "__cuda_array_interface__") and hasattr(array, name):
+                array = getattr(array, name)()
+        if hasattr(array, "cpu"):  # PyTorch
+            array = array.cpu()
+        if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
+            return _dlpack.numpy(array)
+        host = unmasked(array) if isinstance(array, np.ma.MaskedArray) else np.asarray(array)
+        if host.dtype == object and (not host.ndim or "sparse" in type(array).__module__):
+            raise TypeError("it is no array")
+        return host
+
+
+def unmasked(array: Any) -> NDArray[Any]:
+    """Return one of `numpy.ma` as a plain array, with NaN for what is masked."""
+    import numpy as np
+
+    if not np.ma.is_masked(array) or array.dtype.kind not in "biuf":
+        return np.ma.getdata(array)
+    if array.dtype.kind != "f":
+        # Whole numbers of 64 bits need more than float64.
+        array = array.astype(np.longdouble if array.dtype.itemsize == 8 else np.float64)
+    filled: NDArray[Any] = array.filled(np.nan)
+    return filled

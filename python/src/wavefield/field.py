@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from . import _cuda, _fit, _libraries, _limits, _open, _picture, _protocol, _range, _render, _source, _status, _streams
+from . import _cuda, _fit, _limits, _open, _picture, _protocol, _range, _render, _source, _status, _streams
 from ._allocations import Allocation, Allocations
 from ._array import Array
 from ._connection import Connection, close_all
@@ -382,8 +382,9 @@ class Field(Interactive):
         # one. Until then, what the user enqueues must wait, because it may write that array.
         if waits:
             self._ring.wait_until_free(frame.index - 1, frame._stream)
-            for array in self._arrays:
-                array._move_to(frame._stream)
+            if self._arrays:
+                for array in self._arrays:
+                    array._move_to(frame._stream)
             self._shown_before = shown is not None
         self._panel.handed += 1
         if self._panel.film is not None:
@@ -434,6 +435,9 @@ class Field(Interactive):
         """
         if not isinstance(array, _source.Source):  # `wavefield.show` has called the functions
             self._panel.call()
+        return self._show_unless_over(array, copy, wait, parts)
+
+    def _show_unless_over(self, array: Any, copy: bool | None, wait: bool, parts: Mapping[str, Any]) -> Shown:
         try:
             return self._show(array, copy, wait or self._panel.film is not None, parts)
         except RendererGone as gone:
@@ -448,7 +452,7 @@ class Field(Interactive):
         gaps = source.pitch(self._welcome.layout) != self._welcome.layout.row_bytes
         check_parts(self._welcome.layout, source)
         if array is not source:  # those of `wavefield.show` have their limits
-            self._fit_to(source.array)
+            self._fit_to(source if source.library_knows else source.array)
         if not wait:
             if copy is False:
                 raise ValueError("wait=False copies the array: leave out copy=False")
@@ -512,12 +516,14 @@ class Field(Interactive):
 
             positive = search.above_zero if self.parameters.get("norm") == "log" else None
             choice = _range.limits_of(last, layout, layout.dtype, None, ends, positive)
-            near = choice.drawn_in(_limits.PLAIN)
-            if near.limits != choice.limits:
-                say_once("numbers of more than 4e37 have the colour of an end; wavefield.show(x) scales them")
             # Frames of a mesh are what `Array` says they are.
             if layout.kind != "mesh" or not isinstance(search.array, Frame) or fit.moves:
                 fit = _range.fit_of(fit, layout, layout.dtype, None, ends)
+            if choice is last and fit is self._fit:
+                continue
+            near = choice.drawn_in(_limits.PLAIN)
+            if near.limits != choice.limits:
+                say_once("numbers of more than 4e37 have the colour of an end; wavefield.show(x) scales them")
             self._draw_in(near, fit)
 
     def _draw_in(
@@ -536,12 +542,14 @@ class Field(Interactive):
             if wish is None and self._fit.sort is not None:  # the user may have turned it
                 camera = replace(self.status().camera, distance=camera.distance, target=camera.target)
         values = {"fit": fit.message()} if fit.message() != self._fit.message() else {}
-        axes = fit.axes(self._welcome.layout) if fit.box or self._axes else {}
+        axes = self._axes
+        if not (axes and fit is self._fit):
+            axes = fit.axes(self._welcome.layout) if fit.box or axes else {}
         if "axes" in self.parameters and axes != self._axes:
             values |= axes
         if values or camera is not None:
             self._set_parameters(values, camera)
-        self._fit, self._axes = replace(fit, fresh=False), axes
+        self._fit, self._axes = replace(fit, fresh=False) if fit.fresh else fit, axes
 
     def _draw_others(self, others: tuple[Look, ...], names: tuple[str, ...]) -> None:
         """Draw the other arrays of a frame like this, and all with these names."""
@@ -553,10 +561,9 @@ class Field(Interactive):
 
     def _show_later(self, source: _source.Source) -> Shown:
         """Keep a copy of an array until the renderer is free, or until another is shown."""
-        array = source.array if source.on_device else source.held
+        later = source
         with contextlib.suppress(ArrayMismatch):  # Numba has no copy
-            array = _libraries.copied(array)
-        later = self._read(array)
+            later = self._read(source.copied())
         later.parts = {name: self._copied(part) for name, part in source.parts.items()}
         later.more = [self._copied(other) for other in source.more]
         with self._turn:
@@ -567,7 +574,7 @@ class Field(Interactive):
         return self._say_copied("wait=False, and the renderer is busy: it is shown later", False)
 
     def _copied(self, source: _source.Source) -> _source.Source:
-        copy = self._read(_libraries.copied(source.array if source.on_device else source.held))
+        copy = self._read(source.copied())
         copy.parts = {name: self._copied(part) for name, part in source.parts.items()}
         return copy
 
@@ -620,6 +627,8 @@ class Field(Interactive):
             return _source.why_peer(source.ordinal, self._context, gaps)
         if gaps:
             return "it has gaps between its rows; make it contiguous, or write into an array of field.empty()"
+        if self._imports is not None and (again := self._imports.again(pointer, layout.frame_bytes)) is not None:
+            return again
         found = self._allocations.find(pointer, layout.frame_bytes, alignment)
         if found is not None:
             return found
@@ -740,13 +749,19 @@ class Field(Interactive):
             raise ValueError(f"behind must be from 0 to {MOST_BEHIND - 1}, not {behind!r}")
         waiting: deque[Picture] = deque()
         for array in arrays:
-            self.show(array)
-            waiting.append(self.render(kind, camera=camera, size=size))
-            waiting[-1].prefetch()
+            self._panel.call()
+            waiting.append(self._show_and_render(array, kind, camera, size))
             if len(waiting) > behind:
                 yield waiting.popleft().to_numpy()
         while waiting:
             yield waiting.popleft().to_numpy()
+
+    @_at_once
+    def _show_and_render(self, array: Any, kind: PictureKind, camera: Camera | None, size: Size) -> Picture:
+        self._show_unless_over(array, None, True, NONE)
+        picture = self.render(kind, camera=camera, size=size)
+        picture.prefetch()
+        return picture
 
     def save(self, path: str | os.PathLike[str], size: Size = None) -> None:
         """Write the picture of `snapshot` to a PNG file: the whole file or nothing."""
