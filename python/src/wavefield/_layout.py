@@ -175,6 +175,11 @@ class Layout:
         return self.view in ("image", "plot")
 
     @property
+    def alone(self) -> Layout:
+        """Return that of the first array."""
+        return replace(self, more=(), columns=0) if self.more else self
+
+    @property
     def views(self) -> set[str]:
         """Return the views of all arrays of a frame."""
         return {layout.view for layout in (self, *self.more)}

@@ -272,7 +272,7 @@ class _Shower:
             first, *others = prepared.looks
             # What a call says always holds. Each request takes time, so leave out what is so already.
             said = {name: value for name, value in settings.items() if value is not None}
-            usual = {**_things.Look().parameters(), "colorbar": False, "axes": False, **parameters}
+            usual = {**_things.USUAL, **parameters._values}
             wanted = {**self.kept, **first.parameters(), **said}
             changes = {name: value for name, value in wanted.items() if value != usual[name]}
             field._draw_in(prepared.choice, prepared.fit, camera, changes)

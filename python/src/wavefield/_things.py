@@ -57,16 +57,21 @@ class Look:
         return {**parameters, "size": float(self.size), "limits": limits, "units": list(self.choice.units), **places}
 
 
+USUAL = {**Look().parameters(), "colorbar": False, "axes": False}
+"""What a renderer has at first."""
+
+
 def _before(last: Field | None, kept: Mapping[str, Any], count: int) -> list[Look]:
     """Return how so many arrays were drawn before. Those that are new have the taste of the first."""
     if last is None:
         return [Look()] * count
-    now = {**last.parameters, **kept}
+    now = {**last.parameters._values, **kept}
     known = {name: now[name] for name in (*ABOUT, *TASTE) if name in now}
     first = Look(last.parameters._choice, last._fit, **known)
-    others = [replace(look, colormap=look.colormap or first.colormap) for look in last._others]
-    new = Look(**{name: getattr(first, name) for name in TASTE})
-    return [first, *others, *[new] * count][:count]
+    others = [look if look.colormap else replace(look, colormap=first.colormap) for look in last._others]
+    found = [first, *others][:count]
+    new = count - len(found)
+    return found + [Look(**{name: getattr(first, name) for name in TASTE})] * new if new else found
 
 
 def _naming(name: str) -> contextlib.AbstractContextManager[None]:
@@ -153,13 +158,14 @@ def prepare(
     """Convert these arrays to ones that can be drawn, after what `last` draws, or drew until it was closed."""
     where, meanwhile = _show._after(last)
     olds = dict(zip(several, _before(last, kept, len(several)), strict=True))
-    layouts = () if last is None else (last._welcome.layout, *last._welcome.layout.more)
+    before = None if last is None else last._welcome.layout
+    layouts = () if before is None else (before.alone, *before.more)
     if axes is None:
-        axes = bool({**(last.parameters if last else {}), **kept}.get("axes"))
+        axes = bool(kept.get("axes", last is not None and last.parameters.get("axes")))
     seen: dict[str, _show._Seen] = {}
     for number, (name, entry) in enumerate(several.items()):
         parts = {part: entry[part] for part in PARTS if entry[part] is not None}
-        known = replace(layouts[number], more=(), columns=0) if number < len(layouts) else None
+        known = layouts[number] if number < len(layouts) else None
         with _naming(name):
             seen[name] = _show._see(entry["array"], entry["kind"], parts, known, meanwhile)
             if entry["extent"] is not None:
@@ -180,20 +186,19 @@ def prepare(
             _nothing.warn_of(one, look, fit, last, name, olds[name].choice.sort != one.sort)
             made = _show._finished(one, choices[name], fit, entry["limits"], where, look.norm)
         follows = bool(finished) and look.colormap == finished[0][1].colormap
-        look = replace(look, choice=made.choice, fit=replace(fit, fresh=False))
-        finished.append((made, replace(look, colormap="") if follows else look))
+        still = replace(fit, fresh=False) if fit.fresh else fit
+        colormap = "" if follows else look.colormap
+        finished.append((made, replace(look, choice=made.choice, fit=still, colormap=colormap)))
     first, *others = (made for made, _ in finished)
-    first.source.more = [made.source for made in others]
-    # The first camera of different kinds is none of theirs.
-    fresh = any(made.fit.fresh for made, _ in finished) or (len(layout.views) > 1 and layouts[:1] != (layout,))
-    return replace(
-        first,
-        layout=layout,
-        names=tuple(several) if others else (),
-        fit=replace(first.fit, fresh=fresh),
-        converted=next((made.converted for made, _ in finished if made.converted), ""),
-        looks=tuple(look for _, look in finished),
-    )
+    first.looks = tuple(look for _, look in finished)
+    if others:
+        first.source.more = [made.source for made in others]
+        first.layout, first.names = layout, tuple(several)
+        first.converted = next((made.converted for made, _ in finished if made.converted), "")
+        # The first camera of different kinds is none of theirs.
+        fresh = any(made.fit.fresh for made, _ in finished) or (len(layout.views) > 1 and before != layout)
+        first.fit = replace(first.fit, fresh=fresh)
+    return first
 
 
 def _restyled(old: Look, seen: _show._Seen, entry: Mapping[str, Any]) -> Look:
@@ -201,13 +206,13 @@ def _restyled(old: Look, seen: _show._Seen, entry: Mapping[str, Any]) -> Look:
     if old.choice.sort not in (None, seen.sort):
         old = replace(old, **{name: getattr(Look, name) for name in ABOUT})
     said = {name: entry[name] for name in (*ABOUT, *TASTE) if entry[name] is not None}
-    if seen.layout.colours:
+    if seen.layout.colours and ("norm" in said or old.norm != "linear"):
         if said.get("norm", "linear") != "linear":
             raise ValueError(
                 f'norm="{said["norm"]}" is for values, and each pixel of this image is a colour: give it norm="linear"'
             )
         said["norm"] = "linear"
-    look = replace(old, **_colors.spelled(said, {"invert": old.invert}))
+    look = replace(old, **_colors.spelled(said, {"invert": old.invert})) if said else old
     if look.norm != old.norm and not old.choice.given:
         look = replace(look, choice=replace(old.choice, sort=None))  # the limits are chosen anew
     return look
@@ -230,7 +235,8 @@ def _choices(
         with _naming(group[0]):
             members = [seen[name] for name in group]
             choice = _common(members, [looks[name] for name in group], next(iter(wishes.values()), None))
-        found.update({name: replace(choice, sort=seen[name].sort) for name in group})
+        found[group[0]] = choice
+        found.update({name: replace(choice, sort=seen[name].sort) for name in group[1:]})
     return found
 
 
@@ -273,7 +279,9 @@ def _joined(layouts: dict[str, Layout], columns: int | None) -> Layout:
             )
         if flat[first] and "image" in (layouts[first].kind, layouts[name].kind):
             raise ArrayMismatch(f'"{first}" and "{name}" would hide each other in one view: give columns=2')
-    most = min(columns or 0, len(layouts)) if names else 0
+    if not names:
+        return layouts[first]
+    most = min(columns or 0, len(layouts))
     return replace(layouts[first], more=tuple(layouts[name] for name in names), columns=most)
 
 
