@@ -17,7 +17,7 @@ from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session
 from started import Started
 from test_arrays import GPU, Dlpack
-from wavefield import _say, _show, _things
+from wavefield import _arguments, _prepare, _say, _show
 from wavefield.errors import CudaMissing
 
 TESTS = Path(__file__).parent
@@ -539,9 +539,9 @@ def test_a_script_without_a_window_or_with_an_error_does_not_wait(renderer: Fake
     assert "is closed" not in said
 
 
-def prepared_of(array: Any, kind: Any = None) -> _show._Prepared:
+def prepared_of(array: Any, kind: Any = None) -> _prepare.Prepared:
     """Return an array as `show` draws it."""
-    return _things.prepare({"": _things.entry({"array": array, "kind": kind})})
+    return _prepare.prepare({"": _arguments.entry({"array": array, "kind": kind})})
 
 
 @pytest.mark.filterwarnings("ignore:The array is not seen")

@@ -11,7 +11,7 @@ from . import _fit
 from .errors import ArrayMismatch, WavefieldError
 
 if TYPE_CHECKING:
-    from . import _show, _things
+    from . import _looks, _prepare
     from ._status import Camera
     from .field import Field
 
@@ -19,7 +19,7 @@ WIDEST = 1.0
 """The tangent of an angle from the camera's axis, beyond which nothing is in a picture of a usual shape."""
 
 
-def warn_of(seen: _show._Seen, look: _things.Look, fit: _fit.Fit, last: Field | None, name: str, is_new: bool) -> None:
+def warn_of(seen: _prepare.Seen, look: _looks.Look, fit: _fit.Fit, last: Field | None, name: str, is_new: bool) -> None:
     """Warn if nothing of an array is seen. `is_new`: whether to look at its numbers for that, which takes time.
 
     `last`: what has the camera.
@@ -32,7 +32,7 @@ def warn_of(seen: _show._Seen, look: _things.Look, fit: _fit.Fit, last: Field | 
         warnings.warn(f"{what} not seen: {why}", stacklevel=4)
 
 
-def _why(seen: _show._Seen, norm: str, fit: _fit.Fit, last: Field | None) -> str:
+def _why(seen: _prepare.Seen, norm: str, fit: _fit.Fit, last: Field | None) -> str:
     values, box = seen.ends()
     has_colors = any(name == "colors" for name, _ in seen.layout.parts)
     if seen.layout.has_places and box is None:

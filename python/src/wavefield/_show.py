@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import sys
 import threading
 import time
-import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _cuda, _fit, _libraries, _limits, _open, _parts, _range, _say, _things
-from ._array import rows_are_contiguous
+from . import _arguments, _cuda, _libraries, _open, _prepare, _say
 from ._launch import BROWSER, NO_WINDOW, Renderer, gpu_arguments
-from ._layout import Layout, dtypes_of, kind_of, native_name, other_reading
-from ._rings import CudaRing
-from ._say import is_new, say, say_once
+from ._looks import KEPT, USUAL
+from ._say import say, say_once
 from ._source import Source
 from ._status import camera_of
 from .errors import (
@@ -36,9 +32,7 @@ from .errors import (
 from .field import Field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from ._layout import Kind
+    from ._layout import Kind, Layout
     from ._protocol import Memory
     from ._shown import Shown
     from ._status import Camera
@@ -125,55 +119,6 @@ def _refuse_over(_values: dict[str, Any]) -> None:
     raise FieldClosed("another array was shown since: use what the last show() returned")
 
 
-@dataclass
-class _Prepared:
-    """An array that can be drawn, its layout, how it was converted, and what it is drawn with."""
-
-    source: Source
-    layout: Layout
-    converted: str
-    choice: _limits.Choice
-    fit: _fit.Fit
-    looks: tuple[_things.Look, ...] = ()
-    """How it and the arrays behind it are drawn."""
-    names: tuple[str, ...] = ()
-    """Those of several arrays."""
-
-
-@dataclass
-class _Seen:
-    """An array that was looked at: what it will be drawn as, and where its ends are found."""
-
-    source: Source
-    layout: Layout
-    dtype: str
-    """Its own type."""
-    before_mask: str
-    """The type that its numbers had before a mask was filled."""
-    as_given: dict[str, Source]
-    """Its parts, and how they are drawn."""
-    parts: dict[str, Source]
-    search: _range.Search
-    ends: Callable[[], _range.Ends]
-
-    @property
-    def native(self) -> str:
-        return native_name(self.dtype)
-
-    @property
-    def sort(self) -> tuple[Any, ...]:
-        """Return what limits hold for."""
-        return self.layout.sort(self.before_mask)
-
-    def fit(self, last: _fit.Fit, extent: Any, camera: Any) -> _fit.Fit:
-        """Return the fit after `last`."""
-        if extent is None:
-            return _range.fit_of(last, self.layout, self.native, camera, self.ends)
-        if self.layout.kind not in ("surface", "image"):
-            raise TypeError(f"extent is for surfaces and images, and this is {self.layout.kind}")
-        return _fit.of_extent(extent, self.layout.sort(self.native))
-
-
 class _Shower:
     """A renderer, and a connection with the layout of what is shown now."""
 
@@ -247,7 +192,7 @@ class _Shower:
                 field._fit = last._fit
                 field._set_parameters({"fit": last._fit.message()}, self.camera)
             now, then = field.parameters, last.parameters
-            self.kept = {name: then[name] for name in _things.KEPT if then.get(name) != now.get(name)}
+            self.kept = {name: then[name] for name in KEPT if then.get(name) != now.get(name)}
         return field
 
     def check_device(self, device: int | None) -> None:
@@ -261,7 +206,13 @@ class _Shower:
             )
 
     def show(
-        self, prepared: _Prepared, settings: dict[str, Any], camera: Any, title: str | None, memory: Any, wait: bool
+        self,
+        prepared: _prepare.Prepared,
+        settings: dict[str, Any],
+        camera: Any,
+        title: str | None,
+        memory: Any,
+        wait: bool,
     ) -> Showing:
         """Show an array, with what its call of `show` says."""
         before = None
@@ -272,7 +223,7 @@ class _Shower:
             first, *others = prepared.looks
             # What a call says always holds. Each request takes time, so leave out what is so already.
             said = {name: value for name, value in settings.items() if value is not None}
-            usual = {**_things.USUAL, **parameters._values}
+            usual = {**USUAL, **parameters._values}
             wanted = {**self.kept, **first.parameters(), **said}
             changes = {name: value for name, value in wanted.items() if value != usual[name]}
             field._draw_in(prepared.choice, prepared.fit, camera, changes)
@@ -418,10 +369,10 @@ def show(
     usual = {"kind": kind, "limits": limits, "size": size, "colormap": colormap, "invert": invert}
     usual |= {"norm": norm, "linthresh": linthresh, "label": label}
     if is_several := isinstance(array, dict):
-        several = _things.entries(array, its, usual)
+        several = _arguments.entries(array, its, usual)
     else:
-        several = {"": _things.entry({**its, **usual, "array": array})}
-    _things.check_columns(columns, is_several)
+        several = {"": _arguments.entry({**its, **usual, "array": array})}
+    _arguments.check_columns(columns, is_several)
     settings = {"colorbar": colorbar, "axes": axes}
     _check(title, settings, camera)
     told = False
@@ -433,7 +384,7 @@ def show(
                 stays = _shower if _shower is not None and _shower.usable and window in (None, _shower.window) else None
                 last = None if stays is None else stays.last
                 kept = {} if stays is None else stays.kept
-                prepared = _things.prepare(several, columns, camera, last, kept, axes)
+                prepared = _prepare.prepare(several, columns, camera, last, kept, axes)
                 shower = _started(prepared.source, window, device) if stays is None else stays
                 shower.check_device(device)
                 return shower.show(prepared, settings, camera, title, memory, wait)
@@ -470,120 +421,6 @@ def _draw(shower: _Shower, field: Field, source: Source, converted: str, wait: b
         if reason.startswith("copied from GPU"):
             words += f". And it was {reason}"
         field._say_copied(words, source.on_device)
-
-
-def _after(last: Field | None) -> tuple[tuple[Any, Any], Callable[[], None]]:
-    """Return the context and the stream that arrays are read on, and what to do during a wait."""
-    ring = None if last is None or last._closed else last._ring
-    # Not the field's own stream: if `connect` closes the field, it destroys that.
-    where = (ring.context, ring.stream()) if isinstance(ring, CudaRing) and ring.stream() != ring.own else (None, None)
-    if last is not None and not (last._closed or last._connection.refused):
-        with contextlib.suppress(RendererGone):  # which what follows says, too
-            last._connection.pump()  # the user may have changed the limits in the window
-
-    def meanwhile() -> None:
-        if last is not None and not last._closed:
-            last._connection.pump()
-
-    return where, meanwhile
-
-
-def _see(
-    array: Any, kind: str | None, given: Mapping[str, Any], last: Layout | None, meanwhile: Callable[[], None]
-) -> _Seen:
-    """Look at an array and its parts. `last`: the layout of the one before."""
-    source = Source(array)
-    shape, dtype = source.shape_and_dtype()
-    native = native_name(dtype)
-    drawn = kind_of(shape, native, given) if kind is None else kind
-    target = _target(drawn, shape, native)
-    as_given = _parts.sources(given, source)
-    layout, parts = _parts.drawn(Layout.of(drawn, shape, target), as_given)
-    if kind is None and not given and (words := other_reading(shape, layout.kind)):
-        say_once(words, f"{layout.kind} of {shape[1]}")
-    if target != dtype and not _limits.is_wide(native):
-        source = source.cast(target)
-    # The type that colours had before a mask was filled.
-    before_mask = source.before_mask or native
-    search = _range.Search(source, layout)
-
-    def ends() -> _range.Ends:
-        return search.ends(meanwhile)
-
-    if parts and last != layout:
-        _parts.check_values(layout, as_given, parts, meanwhile)
-    return _Seen(source, layout, dtype, before_mask, as_given, parts, search, ends)
-
-
-def _finished(
-    seen: _Seen, choice: _limits.Choice, fit: _fit.Fit, wish: Any, where: tuple[Any, Any], norm: str = "linear"
-) -> _Prepared:
-    """Convert an array to one that can be drawn with these limits and this fit."""
-    import numpy as np
-
-    source, layout, dtype, native, before_mask = seen.source, seen.layout, seen.dtype, seen.native, seen.before_mask
-    target = layout.dtype
-    converted = f"it is {dtype} and was converted; create it as {target}" if target != dtype else ""
-    choice = choice.drawn_in(_range.units_of(choice, fit, layout, native, before_mask, norm))
-    if wish is None and not choice.given and norm != "log":
-        _check_range(layout, seen.ends, before_mask, choice)
-    elif layout.colours and layout.shape[2] == 4:
-        most = int(np.iinfo(before_mask).max) if _limits.is_whole(before_mask) else 1
-        say_once(f"limits are for red, green and blue; alpha goes from 0 to {most}, as {before_mask}")
-    if choice.units != _limits.PLAIN or fit.moves:
-        columns = [*fit.units, choice.units][: layout.shape[-1]] if layout.has_places else [choice.units]
-        source = source.scaled(columns)
-        converted = f"it is {dtype} and was scaled to {target}"
-    elif target != dtype and _limits.is_wide(native):
-        source = source.cast(target)
-    if source.before_mask and before_mask != dtype:
-        converted = f"it has a mask, and was converted from {before_mask}"
-    source.read(*where)
-    # A layout leaves out a last dimension of 1.
-    shape, strides = source.shape[: len(layout.shape)], source.strides[: len(layout.shape)]
-    if not rows_are_contiguous(layout, shape, strides):
-        source = source.copied("contiguous").read(*where)
-        converted = converted or "it was not contiguous and was copied; create it contiguous"
-    if seen.parts:
-        source.parts = _parts.finished(layout, seen.as_given, seen.parts, fit, where)
-    return _Prepared(source, layout, converted, choice, fit)
-
-
-def _check_range(layout: Layout, ends: Callable[[], _range.Ends], dtype: str, choice: _limits.Choice) -> None:
-    """Say how numbers become colours, if they do not fill the range that the kind and the type alone have."""
-    mesh = layout.kind == "mesh" and not choice.follows
-    if layout.colours and _limits.is_whole(dtype) and dtype != "uint8":
-        low, high = choice.limits
-        say_once(f'colours as {dtype} go from {low:g} to {high:g}; if these go to 255, show x.astype("uint8")')
-    elif (mesh or (layout.colours and "float" in dtype)) and layout.kind not in _say.said:
-        least, most = ends()[0] or (0.0, 1.0)
-        beyond = 0.1 if mesh else 1 / 510
-        flat = mesh and 0 < most - least < 1 / 64
-        if (least < -beyond or most > 1 + beyond or flat) and is_new(layout.kind):
-            how = "have one colour" if flat else "are clipped"
-            if mesh:
-                what, cure = "a mesh's values", 'it with limits="auto" or limits=(low, high)'
-            else:
-                what, cure = (
-                    "colours as floats",
-                    'x / 255 or x.astype("uint8"), or choose limits=(low, high); if it is a mesh, say kind="mesh"',
-                )
-            warnings.warn(
-                f"{what} go from 0 to 1, and these go from {least:.4g} to {most:.4g}, so they {how}: show {cure}",
-                stacklevel=5,
-            )
-
-
-def _target(kind: str, shape: tuple[int, ...], dtype: str) -> str:
-    """Return the type that an array is drawn as: its own, or the one to convert it to."""
-    known: Any = kind
-    types = dtypes_of(known)
-    if dtype in types:
-        return dtype
-    if dtype == "bool" and "uint8" in types and not (len(shape) == 3 and shape[2] > 1):
-        return "uint8"
-    real = ("float", "bfloat", "int", "uint", "bool")
-    return "float32" if dtype.startswith(real) else dtype
 
 
 def _wants_window() -> bool:

@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 
     from ._host import HostMemory
     from ._layout import Kind, Layout, PictureKind
+    from ._looks import Look
     from ._protocol import Memory, Message
     from ._render import Picture
     from ._status import Camera, Status
     from ._streams import Stream
-    from ._things import Look
 
 Size = tuple[int, int] | None
 
