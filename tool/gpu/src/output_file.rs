@@ -93,8 +93,13 @@ impl StreamedOutput {
             #[cfg(unix)]
             take_after(part.as_file(), &place)?;
             part.as_file().sync_all()?;
-            part.persist(place)?;
-            Ok(())
+            // On Windows a file that another program has open may not be replaced.
+            let Err(failed) = part.persist(place) else { return Ok(()) };
+            let name = failed.file.path().file_name().unwrap_or_default().display().to_string();
+            Err(match failed.file.keep() {
+                Ok(_) => io::Error::other(format!("{}; what was to be written is in {name}, beside it", failed.error)),
+                Err(_) => failed.error,
+            })
         })
     }
 }
@@ -113,6 +118,9 @@ fn open(path: &Path, only_check: bool) -> io::Result<(OutputTarget, Option<PathB
         }
         let Ok(target) = end.read_link() else { break };
         end.set_file_name(target);
+    }
+    if std::path::absolute(&end)?.as_os_str().as_encoded_bytes().starts_with(br"\\.\") {
+        return Err(io::Error::other("on Windows this is the name of a device: choose another one"));
     }
     #[cfg(unix)]
     if old.as_ref().is_some_and(|old| !old.is_file() && !old.is_dir()) {
@@ -233,6 +241,20 @@ mod tests {
         assert!(text.contains("a.txt") && text.contains("the other half"), "{text}");
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    /// A folder plays the file that another program has open on Windows.
+    #[test]
+    fn what_cannot_get_its_name_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        let mut output = StreamedOutput::begin(&path).unwrap();
+        output.append(b"measured").unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let text = output.finish().unwrap_err().to_string();
+        let (_, named) = text.split_once("is in ").expect("a name");
+        let (name, _) = named.split_once(',').expect("a name");
+        assert_eq!(std::fs::read(folder.path().join(name)).unwrap(), b"measured", "{text}");
     }
 
     #[test]
