@@ -1,6 +1,5 @@
 # shellcheck shell=bash
-# A compiler that builds for targets that rustup did not add; check-windows.sh, windows.sh and packages.sh source
-# this after setup.sh.
+# A compiler that builds for targets that rustup did not add; windows.sh and packages.sh source this after setup.sh.
 #
 # It takes a compiler, its sources and its linter, all of one version, from the distribution's packages (Debian or Ubuntu):
 # with -Zbuild-std, cargo builds the standard library from those sources. The packages are not installed: they are unpacked

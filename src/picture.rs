@@ -77,7 +77,9 @@ impl WholeFile {
     pub fn create(path: &Path) -> Result<Self> {
         let failed = || format!("cannot write {}", path.display());
         // Windows has `nul` and others in every folder.
-        if std::path::absolute(path).is_ok_and(|path| path.as_os_str().as_encoded_bytes().starts_with(br"\\.\")) {
+        if std::path::absolute(path)
+            .is_ok_and(|path| path.as_os_str().as_encoded_bytes().starts_with(br"\\.\"))
+        {
             return Err(anyhow!("on Windows this is the name of a device")).with_context(failed);
         }
         // The rename would replace a device or a link, and on Linux also a file that this user may not write.

@@ -97,7 +97,10 @@ impl StreamedOutput {
             let Err(failed) = part.persist(place) else { return Ok(()) };
             let name = failed.file.path().file_name().unwrap_or_default().display().to_string();
             Err(match failed.file.keep() {
-                Ok(_) => io::Error::other(format!("{}; what was to be written is in {name}, beside it", failed.error)),
+                Ok(_) => io::Error::other(format!(
+                    "{}; what was to be written is in {name}, beside it",
+                    failed.error
+                )),
                 Err(_) => failed.error,
             })
         })
@@ -108,6 +111,10 @@ impl StreamedOutput {
 /// one file; `None` for a FIFO, device or terminal, which may be named more than once.
 #[cfg_attr(not(unix), allow(unused_variables))]
 fn open(path: &Path, only_check: bool) -> io::Result<(OutputTarget, Option<PathBuf>)> {
+    // Windows has `nul` and others in every folder.
+    if std::path::absolute(path).is_ok_and(|path| path.as_os_str().as_encoded_bytes().starts_with(br"\\.\")) {
+        return Err(io::Error::other("on Windows this is the name of a device: choose another one"));
+    }
     // `try_exists` fails for a cycle of links, so the loop below ends.
     let old = path.try_exists()?.then(|| path.metadata()).transpose()?;
     let mut end = path.to_owned();
@@ -118,9 +125,6 @@ fn open(path: &Path, only_check: bool) -> io::Result<(OutputTarget, Option<PathB
         }
         let Ok(target) = end.read_link() else { break };
         end.set_file_name(target);
-    }
-    if std::path::absolute(&end)?.as_os_str().as_encoded_bytes().starts_with(br"\\.\") {
-        return Err(io::Error::other("on Windows this is the name of a device: choose another one"));
     }
     #[cfg(unix)]
     if old.as_ref().is_some_and(|old| !old.is_file() && !old.is_dir()) {
