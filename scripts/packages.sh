@@ -11,20 +11,22 @@ cd "$root"
 export WAVEFIELD_REQUIRE_TOOLS=1
 
 guide() { scripts/book.sh; }
-# Lints the build for a target, tests included. Nothing is linked.
-lint_for() {
-    # shellcheck source=scripts/windows-rust.sh
-    source scripts/windows-rust.sh
-    # The linter finds its driver next to it, of the same version as the compiler.
-    CARGO=$(command -v cargo) CARGO_TARGET_DIR=$home/$1 "$bin/cargo-clippy" clippy --locked --all-targets "$build_std" --target "$@" \
-        -- -D warnings
-}
 windows() {
-    (lint_for x86_64-pc-windows-msvc "${crates[@]}" --exclude wavefield-stand-in)
+    (
+        # shellcheck source=scripts/windows-rust.sh
+        source scripts/windows-rust.sh x86_64-pc-windows-msvc
+        # The linter finds its driver next to it, of the same version as the compiler. Nothing is linked.
+        CARGO=$(command -v cargo) CARGO_TARGET_DIR=$home/build "$bin/cargo-clippy" clippy --locked "${crates[@]}" --all-targets \
+            --exclude wavefield-stand-in "${build_std[@]}" --target "$target" -- -D warnings
+    )
     scripts/windows.sh
 }
-# For DGX Spark, Jetson and Grace, where `c_char` is unsigned.
-aarch64() { lint_for aarch64-unknown-linux-gnu -p vulkan-cuda -p wavefield-demo -p wavefield; }
+# For DGX Spark, Jetson and Grace, where `c_char` is unsigned: nothing is linked.
+aarch64() {
+    source scripts/windows-rust.sh aarch64-unknown-linux-gnu
+    CARGO_TARGET_DIR=$home/aarch64 cargo check --locked -p vulkan-cuda -p wavefield-demo -p wavefield --all-targets \
+        "${build_std[@]}" --target "$target"
+}
 interface() {
     cargo doc --locked --quiet -p vulkan-cuda --no-deps --features cuda-12090
     scripts/api.py

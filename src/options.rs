@@ -146,8 +146,8 @@ pub fn listen() {
     unsafe extern "system" fn stop(event: u32) -> i32 {
         let first = !STOP.swap(true, Ordering::Relaxed);
         // When the console is closed, Windows ends the process as soon as this returns, or after five seconds.
-        while first && event > CTRL_BREAK_EVENT {
-            std::thread::park();
+        if first && event > CTRL_BREAK_EVENT {
+            std::thread::sleep(std::time::Duration::from_secs(5));
         }
         // If it is false, Windows ends the process.
         first.into()
