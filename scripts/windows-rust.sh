@@ -1,27 +1,19 @@
 # shellcheck shell=bash
-# A compiler that builds for targets that rustup did not add; check-windows.sh, windows.sh and packages.sh source
-# this after setup.sh.
+# `source windows-rust.sh TARGET`: a compiler that builds for this target, rustup's if it has added the target. windows.sh and
+# packages.sh source this after setup.sh.
 #
-# It takes a compiler, its sources and its linter, all of one version, from the distribution's packages (Debian or Ubuntu):
+# Otherwise it takes a compiler, its sources and its linter, all of one version, from the distribution's packages (Debian):
 # with -Zbuild-std, cargo builds the standard library from those sources. The packages are not installed: they are unpacked
 # under target/windows-check/ (150 MB to fetch, 1 GB unpacked) and reused by the next run. Without them it exits with 77.
 #
-# It sets RUSTC, RUSTC_BOOTSTRAP, LD_LIBRARY_PATH, `bin` (the folder of the linter) and `build_std`.
+# It sets `bin` (the folder of the linter), `build_std` (options of cargo), RUSTC, RUSTC_BOOTSTRAP and LD_LIBRARY_PATH.
 
 home=$root/target/windows-check
 
 skip() { say "skipped: $*"; exit 77; }
 
-# Sets of packages with a compiler: compiler, sources and linter, the best set first. Debian has a recent one for its
-# browsers. Ubuntu has several, with the version in the name.
-sets() {
-    local version
-    echo 'rustc-web rust-web-src rust-web-clippy'
-    for version in $(apt-cache pkgnames rustc-1. | sed -n 's/^rustc-\(1\.[0-9]*\)$/\1/p' | sort -rV); do
-        echo "rustc-$version rust-$version-src rust-$version-clippy"
-    done
-    echo 'rustc rust-src rust-clippy'
-}
+# Sets of packages: compiler, sources and linter. Debian has a recent one for its browsers.
+sets() { printf '%s\n' 'rustc-web rust-web-src rust-web-clippy' 'rustc rust-src rust-clippy'; }
 
 candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([^(]*\)$/\1/p'; }
 
@@ -38,7 +30,7 @@ choose() {
         [[ $(candidate "${packages[1]}") == "$version" && $(candidate "${packages[2]}") == "$version" ]] && return
     done < <(sets)
     skip "no package here has a compiler of Rust $oldest or later with its sources (rustc-web, rust-web-src," \
-        "rust-web-clippy on Debian). apt-get update first, if the lists are old or empty"
+        "rust-web-clippy on Debian). apt-get update first, if the lists are old or empty; or rustup target add $target"
 }
 
 # The set, and the compiler's own libraries, which the system may lack.
@@ -64,8 +56,14 @@ fetch() {
     echo "$version" >"$home/version"
 }
 
-[[ $(uname -sm) == 'Linux x86_64' ]] || skip 'the packages are for Linux on x86_64'
+target=$1
 has_program cargo || PATH=$PATH:${CARGO_HOME:-${HOME:-}/.cargo}/bin
+bin=$(rustc --print sysroot)/bin build_std=()
+if [[ -d $bin/../lib/rustlib/$target/lib ]]; then
+    say "$(rustc --version), with $target"
+    return
+fi
+[[ $(uname -sm) == 'Linux x86_64' ]] || skip 'the packages are for Linux on x86_64'
 for tool in cargo apt-cache apt-get dpkg-deb; do
     has_program "$tool" || skip "there is no $tool"
 done
@@ -74,7 +72,6 @@ has_lists || ((EUID != 0)) || apt_get update || true
 choose
 [[ $(cat "$home/version" 2>/dev/null) == "$version" ]] || fetch
 
-# Ubuntu installs each version into a separate folder.
 bin=$(dirname "$(find "$home/sysroot/usr" -path '*/bin/cargo-clippy' -print -quit)")
 libraries=$(find "$home/sysroot/usr/lib" -name 'librustc_driver-*.so' -printf '%h:')$home/sysroot/usr/lib/x86_64-linux-gnu
 # The compiler's own libraries are next to it; all others are the system's.
@@ -83,5 +80,5 @@ export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export RUSTC=$bin/rustc RUSTC_BOOTSTRAP=1
 "$RUSTC" --version >/dev/null 2>&1 || skip "$version does not start here: $("$RUSTC" --version 2>&1 | head -n 1)"
 [[ -d $("$RUSTC" --print sysroot)/lib/rustlib/src/rust/library/std ]] || skip "${packages[1]} is not where it is looked for"
-build_std=-Zbuild-std=std,panic_unwind
+build_std=(-Zbuild-std=std,panic_unwind)
 say "$("$RUSTC" --version)"

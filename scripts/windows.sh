@@ -13,7 +13,7 @@ setup essentials x11_window display_tools windows_tools
 cargo build --quiet --locked -p wavefield-demo
 linux_demo=${CARGO_TARGET_DIR:-$root/target}/debug/wavefield-demo
 # shellcheck source=scripts/windows-rust.sh
-source scripts/windows-rust.sh
+source scripts/windows-rust.sh x86_64-pc-windows-gnu
 has_all display_tools windows_tools || skip "there is no ${debian[*]}"
 
 export WINEPREFIX=$home/wine WINEDEBUG=-all WINEDLLOVERRIDES='mscoree,mshtml=' LC_ALL=C.UTF-8 NODEVICE_SELECT=1
@@ -21,7 +21,9 @@ export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=x86_64-w64-mingw32-gcc CARGO_TA
 # Nothing is timed here, and this takes half the time to compile.
 export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR=$home/run
 built=$CARGO_TARGET_DIR/x86_64-pc-windows-gnu/debug
-for_windows() { cargo "$1" --locked --quiet "$build_std" --target x86_64-pc-windows-gnu "${@:2}"; }
+for_windows() { cargo "$1" --locked --quiet "${build_std[@]}" --target x86_64-pc-windows-gnu "${@:2}"; }
+# Always of the same packages, which have the same features then.
+tests() { for_windows test -p wavefield-demo -p wavefield -p vulkan-cuda "$@"; }
 
 work=$(mktemp -d)
 keep=$(realpath "${WAVEFIELD_KEEP:-$work}")
@@ -41,7 +43,25 @@ __declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE buffer, SIZE_T length) {
     return SystemFunction036(buffer, (ULONG)length);
 }
 END
+    # `send EVENT COMMAND` sends the command an event of the console, as Windows does, after a line of input. It ends with its code.
+    x86_64-w64-mingw32-gcc -s -o "$work/send.exe" -xc - <<'END'
+#include <stdio.h>
+#include <windows.h>
+int main(int count, char **words) {
+    STARTUPINFO startup = {sizeof startup};
+    PROCESS_INFORMATION made = {0};
+    DWORD code = 99;
+    CreateProcess(NULL, words[2], NULL, NULL, TRUE, 0, NULL, NULL, &startup, &made);
+    getchar();
+    void *receive = GetProcAddress(GetModuleHandle("kernelbase"), "CtrlRoutine");
+    CreateRemoteThread(made.hProcess, NULL, 0, receive, (void *)(INT_PTR)(*words[1] - '0'), 0, NULL);
+    WaitForSingleObject(made.hProcess, 60000);
+    GetExitCodeProcess(made.hProcess, &code);
+    return code;
+}
+END
     cp "$work/dlls/bcryptprimitives.dll" "$built"
+    cp "$work/dlls/bcryptprimitives.dll" "$built/deps"
     cp "$built/wavefield_stand_in.dll" "$work/dlls/nvcuda.dll"
     wineboot --init
     wine reg add 'HKCU\Software\Wine\Explorer' /f /v Desktop /d Default
@@ -103,13 +123,10 @@ picture() {
     cmp linux.png windows.png
 }
 
-commands() {
-    ends 0 llvmpipe wavefield devices
-    ends 0 a.gif wavefield run --headless --frames 30 --grid 64x64 --size 320x180 --output a.png --record a.gif --trace a.svg
-    ends 0 'verdict       clean' wavefield verify --frames 20 --grid 64x64 --json verify.json
-    ends 0 'grid 64x64' wavefield bench --quick --grids 64x64 --json bench.json --report bench.html
-    ends 0 'grid 64x64' wavefield bench --from bench.json
-    [[ $(ls) == $'a.gif\na.png\na.svg\nbench.html\nbench.json\nsaid\nverify.json' ]]
+# The rest of the tool: films, traces, `bench` and its report. `guide` has commands of Linux, and `dependencies` starts cargo.
+tool_tests() {
+    cd "$root"
+    WAVEFIELD_REQUIRE_TOOLS='' tests --test program -- --skip guide:: --skip dependencies::
 }
 
 folders() {
@@ -117,8 +134,11 @@ folders() {
     ends 0 'compute shader' wavefield-demo --frames 2 --grid 16x16 --output 'Bilder für alle/ä.png'
     ends 0 ö.png wavefield --headless --frames 2 --grid 16x16 --output 'Bilder für alle\ö.png'
     [[ $(cd Bilder* && echo *) == 'ä.png ö.png' ]]
-    ends 1 'cannot write' wavefield-demo --output 'no folder/a.png'
-    ends 1 'cannot write' wavefield --headless --output 'no folder/a.png'
+    local program
+    for program in wavefield-demo 'wavefield --headless'; do
+        ends 1 'cannot write' $program --output 'no folder/a.png'
+        ends 1 'the name of a device' $program --output nul.png
+    done
 }
 
 # It is refused before anything is drawn.
@@ -130,20 +150,21 @@ read_only_file() {
     [[ ! -s kept.png ]]
 }
 
-# Wine makes a Ctrl-C of SIGINT. The run ends after the current frame: the demo writes that one, the tool only what is whole.
-interrupt() {
-    wine "$built/$1.exe" --headless --frames 1000000 --grid 64x64 --output "$1.png" >said 2>&1 &
-    wait_for grep 'compute shader' said
-    sleep 3
-    kill -INT $!
+# The run ends after the current frame: the demo writes that one, the tool only what is whole. 0 is Ctrl-C, 1 Ctrl-Break, at 2 the
+# console is closed, and at 5 the user logs off.
+console() {
+    local event
+    for event in 0 1 2 5; do
+        send "$event" "wavefield-demo --output $event.png"
+        ! send "$event" "wavefield --headless --output none.png --trace $event.svg"
+        grep 'stopped after frame' said
+    done
+    [[ $(echo *) == '0.png 0.svg 1.png 1.svg 2.png 2.svg 5.png 5.svg said' ]]
 }
-ctrl_c() {
-    interrupt wavefield-demo
-    wait $!
-    interrupt wavefield
-    ! wait $!
-    grep 'stopped after frame' said
-    [[ $(echo *) == 'said wavefield-demo.png' ]]
+send() {
+    rm -f said
+    (wait_for grep 'compute shader' said; sleep 3; echo) |
+        wine "$work/send.exe" "$1" "$(winepath -w "$built")\\$2 --frames 1000000 --grid 64x64" >said 2>&1
 }
 
 window() { xdotool search --onlyvisible --name "$1"; }
@@ -198,7 +219,7 @@ cuda() {
     STAND_IN_FAIL=cuInit:100 ends 0 'cuInit failed on the CUDA driver, nvcuda.dll' wavefield devices
     cd "$root"
     # The simulations take minutes here, and no system matters to them.
-    for_windows test -p vulkan-cuda --lib --test library -- --skip no_interleaving --skip no_order_of_calls
+    tests --lib --test library -- --skip no_interleaving --skip no_order_of_calls
 }
 hand_off() {
     stand_in
@@ -206,8 +227,9 @@ hand_off() {
     ends 0 'verdict       clean' wavefield verify --producer cuda --frames 20 --grid 64x64
 }
 
-say 'building for Windows: the first time takes about 8 minutes on one core'
-aloud build for_windows build -p wavefield-demo -p wavefield -p wavefield-stand-in
+say 'building for Windows: the first time takes about 12 minutes on one core'
+for_windows build -p wavefield-stand-in
+aloud build tests --no-run --lib --test demo --test program --test library
 Xvfb -displayfd 1 -screen 0 1280x720x24 -nolisten tcp -noreset -r >"$work/display" 2>/dev/null &
 server=$!
 wait_for test -s "$work/display"
@@ -217,10 +239,10 @@ prepare >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 
 check 'help, wrong options, what exists on Linux only' options
 check "the demo's picture equals Linux's" picture
-check 'each command of the tool: picture, film, trace, verify, bench and its report' commands
-check 'folders with spaces and umlauts, and no folder' folders
+check "the tool's tests: pictures, films, traces, verify, bench and its report" tool_tests
+check 'folders with spaces and umlauts, no folder, no file' folders
 check 'a read-only file stays' read_only_file
-check 'Ctrl-C' ctrl_c
+check 'Ctrl-C, Ctrl-Break, a closed console, the end of the session' console
 check "the demo's window: keys, resize, close" demo_window
 check "the tool's window: keys, help, close" tool_window
 check "CUDA's half on the stand-in, and the library's tests" cuda

@@ -125,6 +125,7 @@ pub fn must_stop() -> bool {
 }
 
 /// Lets the first Ctrl-C end the run after the current frame. The next one ends the process.
+#[cfg(not(windows))]
 pub fn listen() {
     extern "C" fn stop(signal: libc::c_int) {
         STOP.store(true, Ordering::Relaxed);
@@ -136,4 +137,21 @@ pub fn listen() {
         // SAFETY: a valid signal. The handler does only what is async-signal-safe.
         unsafe { libc::signal(signal, handler as libc::sighandler_t) };
     }
+}
+
+/// As above. Closing the console and logging off end the run, too.
+#[cfg(windows)]
+pub fn listen() {
+    use windows_sys::Win32::System::Console::{CTRL_BREAK_EVENT, SetConsoleCtrlHandler};
+    unsafe extern "system" fn stop(event: u32) -> i32 {
+        let first = !STOP.swap(true, Ordering::Relaxed);
+        // When the console is closed, Windows ends the process as soon as this returns, or after five seconds.
+        if first && event > CTRL_BREAK_EVENT {
+            std::thread::sleep(std::time::Duration::from_secs(5));
+        }
+        // If it is false, Windows ends the process.
+        first.into()
+    }
+    // SAFETY: a function, which Windows calls on a thread of its own.
+    unsafe { SetConsoleCtrlHandler(Some(stop), 1) };
 }

@@ -76,6 +76,12 @@ impl WholeFile {
     /// Creates the temporary file. If the path cannot be written, this fails before anything is drawn.
     pub fn create(path: &Path) -> Result<Self> {
         let failed = || format!("cannot write {}", path.display());
+        // Windows has `nul` and others in every folder.
+        if std::path::absolute(path)
+            .is_ok_and(|path| path.as_os_str().as_encoded_bytes().starts_with(br"\\.\"))
+        {
+            return Err(anyhow!("on Windows this is the name of a device")).with_context(failed);
+        }
         // The rename would replace a device or a link, and on Linux also a file that this user may not write.
         match fs::symlink_metadata(path) {
             Ok(found) if found.is_file() => {
@@ -92,8 +98,13 @@ impl WholeFile {
     }
 
     pub fn write(mut self, bytes: &[u8]) -> Result<()> {
-        let written = self.file.write_all(bytes).and_then(|()| fs::rename(&self.part, &self.path));
-        written.with_context(|| format!("cannot write {}", self.path.display()))
+        let failed = format!("cannot write {}", self.path.display());
+        self.file.write_all(bytes).with_context(|| failed.clone())?;
+        // On Windows a file that another program has open may not be replaced.
+        fs::rename(&self.part, &self.path).with_context(|| {
+            let kept = std::mem::take(&mut self.part);
+            format!("{failed}; what was to be written is in {}", kept.display())
+        })
     }
 }
 
@@ -120,5 +131,11 @@ mod tests {
         file.write(b"new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        // A folder plays the file that another program has open on Windows.
+        let file = WholeFile::create(&path).unwrap();
+        fs::remove_file(&path).and_then(|()| fs::create_dir(&path)).unwrap();
+        let said = format!("{:#}", file.write(b"newer").unwrap_err());
+        let kept = said.split("is in ").nth(1).and_then(|rest| rest.split(": ").next()).expect("a name");
+        assert_eq!(fs::read_to_string(kept).unwrap(), "newer", "{said}");
     }
 }

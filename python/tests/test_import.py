@@ -39,3 +39,9 @@ def test_the_widget_says_what_to_install(code: str) -> None:
     assert last.endswith("pip install jupyter_rfb")
     caught = WITHOUT + f"try: exec({code!r})\nexcept ImportError: sys.exit(0)\nsys.exit(1)"
     subprocess.run([sys.executable, "-c", caught], check=True)
+
+
+def test_other_systems_are_named() -> None:
+    code = "import sys; sys.platform = 'win32'; sys.modules['fcntl'] = None; import wavefield"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1].startswith("ImportError: wavefield runs on Linux only"), done.stderr

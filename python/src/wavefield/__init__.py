@@ -19,7 +19,11 @@ Importing this package imports neither CUDA nor any array library.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+if sys.platform != "linux":
+    raise ImportError("wavefield runs on Linux only, because programs hand their arrays over as file descriptors")
 
 from ._allocator import allocator
 from ._array import Array

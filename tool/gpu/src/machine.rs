@@ -42,9 +42,9 @@ impl Machine {
 }
 
 fn system() -> String {
-    let name = line_of("/etc/os-release", "PRETTY_NAME").unwrap_or_else(|| std::env::consts::OS.to_owned());
+    let name = line_of("/etc/os-release", "PRETTY_NAME").map(|name| name + ", ").unwrap_or_default();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("{name}, {} {}", std::env::consts::OS, kernel.trim()).trim().to_owned()
+    format!("{name}{} {}", std::env::consts::OS, kernel.trim()).trim().to_owned()
 }
 
 /// Returns what follows the first `:` or `=` in the first line that begins with `key`, without quotes.

@@ -93,8 +93,16 @@ impl StreamedOutput {
             #[cfg(unix)]
             take_after(part.as_file(), &place)?;
             part.as_file().sync_all()?;
-            part.persist(place)?;
-            Ok(())
+            // On Windows a file that another program has open may not be replaced.
+            let Err(failed) = part.persist(place) else { return Ok(()) };
+            let name = failed.file.path().file_name().unwrap_or_default().display().to_string();
+            Err(match failed.file.keep() {
+                Ok(_) => io::Error::other(format!(
+                    "{}; what was to be written is in {name}, beside it",
+                    failed.error
+                )),
+                Err(_) => failed.error,
+            })
         })
     }
 }
@@ -103,6 +111,10 @@ impl StreamedOutput {
 /// one file; `None` for a FIFO, device or terminal, which may be named more than once.
 #[cfg_attr(not(unix), allow(unused_variables))]
 fn open(path: &Path, only_check: bool) -> io::Result<(OutputTarget, Option<PathBuf>)> {
+    // Windows has `nul` and others in every folder.
+    if std::path::absolute(path).is_ok_and(|path| path.as_os_str().as_encoded_bytes().starts_with(br"\\.\")) {
+        return Err(io::Error::other("on Windows this is the name of a device: choose another one"));
+    }
     // `try_exists` fails for a cycle of links, so the loop below ends.
     let old = path.try_exists()?.then(|| path.metadata()).transpose()?;
     let mut end = path.to_owned();
@@ -233,6 +245,20 @@ mod tests {
         assert!(text.contains("a.txt") && text.contains("the other half"), "{text}");
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    /// A folder plays the file that another program has open on Windows.
+    #[test]
+    fn what_cannot_get_its_name_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        let mut output = StreamedOutput::begin(&path).unwrap();
+        output.append(b"measured").unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let text = output.finish().unwrap_err().to_string();
+        let (_, named) = text.split_once("is in ").expect("a name");
+        let (name, _) = named.split_once(',').expect("a name");
+        assert_eq!(std::fs::read(folder.path().join(name)).unwrap(), b"measured", "{text}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Prints lines for the user. Unlike `println!`, it does not panic when the reader has closed the pipe.
 
+use std::env::consts::EXE_SUFFIX;
 use std::ffi::OsStr;
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
@@ -53,9 +54,10 @@ pub fn spare_output() {
 pub fn command_line() -> String {
     let mut words = std::env::args_os();
     let program = words.next().unwrap_or_default();
-    let name = Path::new(&program).file_name().unwrap_or(OsStr::new("wavefield"));
-    let words = std::iter::once(name.to_owned()).chain(words);
-    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    let name = Path::new(&program).file_name().unwrap_or(OsStr::new("wavefield")).to_string_lossy();
+    let name = name.strip_suffix(EXE_SUFFIX).unwrap_or(&name).to_owned();
+    let words = words.map(|word| word.to_string_lossy().into_owned());
+    std::iter::once(name).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// Wraps a line at spaces to `width` columns and indents the continuation lines. Never breaks a word.

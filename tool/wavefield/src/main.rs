@@ -5,6 +5,7 @@
 mod cli;
 mod signals;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
@@ -16,6 +17,13 @@ use self::cli::Cli;
 
 fn main() -> ExitCode {
     one_cuda_connection();
+    let is_of_linux = |word: &OsString| word == "serve" || word.as_encoded_bytes().starts_with(b"--web");
+    if !cfg!(target_os = "linux")
+        && let Some(word) = std::env::args_os().find(is_of_linux)
+    {
+        note!("error: `{}` exists on Linux only", word.display());
+        return ExitCode::from(2);
+    }
     // If arguments are wrong, clap prints an error and exits with code 2.
     let matches = Cli::command().get_matches();
     let cli =

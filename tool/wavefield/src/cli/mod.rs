@@ -47,12 +47,6 @@ enum Command {
     /// Draw what another process writes: the Python package, or any client of docs/protocol.md.
     #[cfg(all(feature = "serve", target_os = "linux"))]
     Serve(serve::ServeArgs),
-    #[cfg(not(target_os = "linux"))]
-    #[command(hide = true, disable_help_flag = true)]
-    Serve {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        _any: Vec<std::ffi::OsString>,
-    },
     /// Run the PTX on standard input once. A renderer starts this for each kernel that is reloaded: see `try_kernel.rs`.
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
@@ -89,10 +83,6 @@ impl Cli {
             Some(Command::Devices(args)) => devices::execute(args),
             #[cfg(all(feature = "serve", target_os = "linux"))]
             Some(Command::Serve(args)) => serve::execute(args, matches, stop),
-            #[cfg(not(target_os = "linux"))]
-            Some(Command::Serve { .. }) => {
-                Err(only_on_linux("serve", "its clients hand over file descriptors"))
-            }
             #[cfg(target_os = "linux")]
             Some(Command::TryKernel(args)) => try_kernel::execute(args),
             #[cfg(target_os = "linux")]
@@ -103,10 +93,4 @@ impl Cli {
             Some(Command::Verify(args)) => verify::execute(args, matches, stop),
         }
     }
-}
-
-/// The answer to a request that the program knows on Linux only.
-#[cfg(not(target_os = "linux"))]
-fn only_on_linux(what: &str, why: &str) -> wavefield_gpu::Error {
-    wavefield_gpu::Error::Usage(format!("`{what}` exists on Linux only: {why}"))
 }

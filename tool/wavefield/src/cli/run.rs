@@ -30,17 +30,10 @@ pub(super) struct PlainArgs {
     #[cfg(all(feature = "web", target_os = "linux"))]
     #[command(flatten)]
     web: WebArgs,
-    #[cfg(not(target_os = "linux"))]
-    #[arg(long, hide = true)]
-    web: Option<Option<String>>,
 }
 
 pub(super) fn execute(args: PlainArgs, matches: &ArgMatches, stop: &Stop) -> Result<()> {
     let headless = args.run.headless;
-    #[cfg(not(target_os = "linux"))]
-    if args.web.is_some() {
-        return Err(super::only_on_linux("--web", "leave it out for a window"));
-    }
     args.run.check_ring()?;
     let kernel = args.run.kernel.kernel.clone();
     let reload = kernel.filter(|argument| matches!(gallery::named(argument), Ok(None)));

@@ -63,8 +63,10 @@ impl Footprint {
 }
 
 fn open_descriptors() -> Option<u64> {
+    // Wine shows Linux's files to programs of Windows.
+    let directory = std::fs::read_dir("/proc/self/fd").ok().filter(|_| cfg!(unix))?;
     // Exclude the descriptor that reads the directory.
-    Some(std::fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as u64)
+    Some(directory.count().saturating_sub(1) as u64)
 }
 
 fn resident_bytes() -> Option<u64> {
