@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 from . import _film, _panel
 from ._limits import number
 from ._panel import Button, Checkbox
+from ._pictured import Pictured
 from .errors import RendererGone, WavefieldError, brief
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator
 
-    from ._fit import Fit
-    from ._layout import Kind
-    from ._panel import Panel, Slider
-    from ._status import Camera
+    from ._panel import Slider
     from ._viewer import Viewer
     from .frame import Frame
 
@@ -28,28 +26,20 @@ STEP = 1 / 60
 """The seconds between two steps of what moves by itself."""
 
 
-class Interactive:
+class Interactive(Pictured):
     """The part of a field that is for its user."""
 
-    _panel: Panel
-    _fit: Fit
-    _next: int
     _viewer: Viewer | None = None
     """The viewer of the window, if that is in a notebook."""
     _writes_frames = True
     """Whether `until_closed` yields frames."""
 
     if TYPE_CHECKING:
-        camera: Camera
 
         @property
         def closed(self) -> bool: ...
-        @property
-        def kind(self) -> Kind: ...
         def _begin(self) -> Frame: ...
-        def _check_open(self) -> None: ...
         def _is_over(self, gone: RendererGone) -> bool: ...
-        def _set_parameters(self, values: dict[str, Any], camera: Camera | None = None) -> None: ...
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         """Show the window, if it is in the notebook."""

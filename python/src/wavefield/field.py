@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import os
 import threading
 import time
 import warnings
 import weakref
 from collections import deque
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any
 
-from . import _cuda, _fit, _limits, _open, _picture, _protocol, _range, _render, _source, _status, _streams
+from . import _cuda, _fit, _limits, _open, _protocol, _range, _render, _source, _streams
 from ._allocations import Allocation, Allocations
 from ._array import Array
 from ._connection import Connection, close_all
+from ._described import at_once
 from ._imports import Imports
 from ._interactive import Interactive
 from ._panel import Panel
 from ._parameters import Clock, Parameters
 from ._parts import NONE, check_parts, with_parts
 from ._rings import CudaRing, HostRing, Ring
-from ._say import is_new, say, say_once
+from ._say import is_new, say
 from ._shown import Shown
 from .errors import (
     ArrayMismatch,
     CopyWarning,
     FieldClosed,
-    PicturesInUse,
     ProtocolError,
     Refused,
     RendererGone,
@@ -39,42 +36,17 @@ from .errors import (
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
-    import numpy as np
-    from numpy.typing import NDArray
     from typing_extensions import Self
 
     from ._host import HostMemory
-    from ._layout import Kind, Layout, PictureKind
+    from ._layout import Layout
     from ._looks import Look
     from ._protocol import Memory, Message
-    from ._render import Picture
-    from ._status import Camera, Status
     from ._streams import Stream
-
-Size = tuple[int, int] | None
-
-MOST_SEARCHES = 16
-"""Of so many arrays at most, the ends are not looked at yet."""
-
-MOST_BEHIND = 7
-"""`pictures` may be fewer arrays behind: one picture is being taken, and there are 8 places for them."""
-
-Method = TypeVar("Method", bound="Callable[..., Any]")
-
-
-def _at_once(method: Method) -> Method:
-    """Make the field's CUDA context current in a method that runs no code of the user; see `Context.current`."""
-
-    @functools.wraps(method)
-    def whole(field: Field, *arguments: Any, **named: Any) -> Any:
-        with _cuda.NOTHING if field._context is None else field._context.current():
-            return method(field, *arguments, **named)
-
-    return cast("Method", whole)
 
 
 class Field(Interactive):
@@ -175,73 +147,6 @@ class Field(Interactive):
     # Properties.
 
     @property
-    def grid(self) -> tuple[int, int]:
-        """Return (cols, rows), like the renderer's `--grid`."""
-        return self._welcome.layout.grid
-
-    @property
-    def kind(self) -> Kind:
-        """Return what a frame is drawn as: "mesh", "surface", "points", "image", "triangles" or "lines"."""
-        return self._welcome.layout.kind
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Return the shape of a frame."""
-        return self._welcome.layout.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Return NumPy's type of a frame: float32, float16 or uint8."""
-        import numpy as np
-
-        return np.dtype(self._welcome.layout.dtype)
-
-    @property
-    def ring(self) -> int:
-        """Return the number of slots of the ring."""
-        return self._welcome.ring
-
-    @property
-    def memory(self) -> str:
-        """Return "cuda" or "host"."""
-        return self._welcome.memory
-
-    @property
-    def device(self) -> int | None:
-        """Return the CUDA ordinal of the renderer's GPU in this process, or None in host memory."""
-        return None if self._context is None else self._context.ordinal
-
-    @property
-    def device_name(self) -> str:
-        """Return the name of the renderer's device."""
-        return self._welcome.device_name
-
-    @property
-    def device_uuid(self) -> str:
-        """Return the UUID of the renderer's device, 32 hexadecimal digits."""
-        return self._welcome.device_uuid
-
-    @property
-    def server(self) -> str:
-        """Return the renderer's name and version."""
-        return self._welcome.server
-
-    @property
-    def frame_seconds(self) -> float:
-        """Return the seconds of the field's clock from one frame to the next, at speed 1."""
-        return self._welcome.frame_seconds
-
-    @property
-    def socket(self) -> Path:
-        """Return the path of the renderer's socket."""
-        return self._connection.path
-
-    @property
-    def window(self) -> bool:
-        """Return whether the renderer has a window, on a display or in a browser."""
-        return self._welcome.window
-
-    @property
     def open(self) -> bool:
         """Return whether it is not `closed`, as in `while field.open: field.show(…)`."""
         return not self.closed
@@ -334,7 +239,7 @@ class Field(Interactive):
         if not frame.handed_over:
             frame.hand_over()
 
-    @_at_once
+    @at_once
     def _begin(self) -> Frame:
         self._leave_frame()
         return self._next_frame()
@@ -355,7 +260,7 @@ class Field(Interactive):
         )
         return self._pending
 
-    @_at_once
+    @at_once
     def _finish(self, frame: Frame, fitted: bool = False, shown: Allocation | None = None, offset: int = 0) -> None:
         """Hand a frame over. Its array lies in its slot, or at `offset` in `shown`. `fitted`: it has its limits."""
         if self._closed:
@@ -445,7 +350,7 @@ class Field(Interactive):
                 raise
             return Shown(False, f"it was not shown: {gone}")
 
-    @_at_once
+    @at_once
     def _show(self, array: Any, copy: bool | None, wait: bool, parts: Mapping[str, Any] = NONE) -> Shown:
         self._leave_frame()
         source = self._read(with_parts(array, parts))
@@ -487,77 +392,6 @@ class Field(Interactive):
             raise
         self._shown = Shown.WITHOUT_COPY
         return self._shown
-
-    def _fit_to(self, array: Any) -> None:
-        """Choose limits and fit for an array that is drawn as it is, as `wavefield.show` does."""
-        self._connection.pump()  # the user may have changed them in the window
-        choice, fit, layout = self.parameters._choice, self._fit, self._welcome.layout
-        sort, places = layout.sort(layout.dtype), layout.has_places
-        new = choice.sort != sort or (places and fit.sort != sort) or choice.units != _limits.PLAIN or fit.moves
-        chosen = choice.given or (layout.kind == "mesh" and not choice.follows)
-        if new or not (chosen and (fit.given or not places)):
-            search = _range.Search(array, layout, self._context)
-            self._searches.append(search)
-            # To wait for each array would take as long as a frame.
-            if search.on_device and not new:
-                search.start()
-        else:
-            self._searches.clear()
-        self._look(wait=new)
-
-    def _look(self, wait: bool) -> None:
-        """Use what was found out about the last arrays. With `wait`, about all of them."""
-        while self._searches and (wait or len(self._searches) > MOST_SEARCHES or self._searches[0].done):
-            search = self._searches.popleft()
-            last, layout, fit = self.parameters._choice, self._welcome.layout, self._fit
-
-            def ends(search: _range.Search = search) -> _range.Ends:
-                return search.ends(self._connection.pump)
-
-            positive = search.above_zero if self.parameters.get("norm") == "log" else None
-            choice = _range.limits_of(last, layout, layout.dtype, None, ends, positive)
-            # Frames of a mesh are what `Array` says they are.
-            if layout.kind != "mesh" or not isinstance(search.array, Frame) or fit.moves:
-                fit = _range.fit_of(fit, layout, layout.dtype, None, ends)
-            if choice is last and fit is self._fit:
-                continue
-            near = choice.drawn_in(_limits.PLAIN)
-            if near.limits != choice.limits:
-                say_once("numbers of more than 4e37 have the colour of an end; wavefield.show(x) scales them")
-            self._draw_in(near, fit)
-
-    def _draw_in(
-        self,
-        choice: _limits.Choice,
-        fit: _fit.Fit,
-        wish: Camera | str | None = None,
-        changes: dict[str, Any] | None = None,
-    ) -> None:
-        """Draw with these limits, `changes` and this fit, and move the camera to `wish`, or to a new fit."""
-        self.parameters._apply(choice, changes)
-        camera = fit.to_drawn(wish) if isinstance(wish, _status.Camera) else None
-        if camera is None and fit.fresh:
-            first, *different = self._welcome.layout.views
-            camera = _fit.CAMERA if different else _fit.CAMERAS.get(first, _fit.CAMERA)
-            if wish is None and self._fit.sort is not None:  # the user may have turned it
-                camera = replace(self.status().camera, distance=camera.distance, target=camera.target)
-        values = {"fit": fit.message()} if fit.message() != self._fit.message() else {}
-        axes = self._axes
-        if not (axes and fit is self._fit):
-            axes = fit.axes(self._welcome.layout) if fit.box or axes else {}
-        if "axes" in self.parameters and axes != self._axes:
-            values |= axes
-        if values or camera is not None:
-            self._set_parameters(values, camera)
-        self._fit, self._axes = replace(fit, fresh=False) if fit.fresh else fit, axes
-
-    def _draw_others(self, others: tuple[Look, ...], names: tuple[str, ...]) -> None:
-        """Draw the other arrays of a frame like this, and all with these names."""
-        more = [look.message(layout) for look, layout in zip(others, self._welcome.layout.more, strict=True)]
-        values = {"names": [*names], "more": more}
-        if values := {name: now for (name, now), old in zip(values.items(), self._sent, strict=True) if now != old}:
-            self._set_parameters(values)
-        self._others, self._sent = others, ([*names], more)
 
     def _show_later(self, source: _source.Source) -> Shown:
         """Keep a copy of an array until the renderer is free, or until another is shown."""
@@ -635,175 +469,6 @@ class Field(Interactive):
         if self._imports is None:
             return "it is not in the renderer's memory; write into np.asarray(field.empty()) instead"
         return self._imports.find(source.array, pointer, layout.frame_bytes, alignment)
-
-    # Pictures, parameters.
-
-    def snapshot(self, after: int | None = None, size: Size = None) -> NDArray[np.uint8]:
-        """Return the picture of the field, (height, width, 4) uint8, sRGB with alpha, with the top row first.
-
-        Waits until frame `after` is drawn; by default the last one that was handed over. `size` is (width, height), by
-        default that of the picture on screen.
-        """
-        self._before_a_picture()
-        self._check_open()
-        if after is None and self._next > 0:
-            after = self._next - 1
-        if after is not None and not 0 <= after < self._next:
-            raise ValueError(f"frame {after} was not handed over yet: {self._next} frames were, numbered from 0")
-        size = None if size is None else _render._sides(size)
-        if after is not None and not (self.window and size is None) and not self._has_marks:
-            with contextlib.suppress(PicturesInUse, Refused):  # without room for it, it is drawn again
-                return self._render(("color",), None, None, size, after)[0].to_numpy()
-        # A window has a size of its own, which the user changes.
-        return self._screenshot(after, size)
-
-    @property
-    def _has_marks(self) -> bool:
-        """Return whether something is written over its pictures, other than those for programs."""
-        return bool(self.parameters.get("colorbar") or self.parameters.get("axes") or self._welcome.layout.columns)
-
-    def _screenshot(self, after: int | None, size: Size = None) -> NDArray[np.uint8]:
-        """Ask for a picture with what is written over it: of frame `after` or later, or whatever is on screen."""
-        if after is not None and isinstance(self._ring, CudaRing):
-            self._ring.wait_written(self._next - 1)
-        wish: Message = {"type": "snapshot"} if size is None else {"type": "snapshot", "size": [*size]}
-        message, files = _picture.ask(self._connection, wish, "picture", after)
-        self._pictured = True
-        picture = _picture.read(message, files, after)
-        if size is None:
-            self._screen = (picture.shape[1], picture.shape[0])
-        return picture
-
-    @overload
-    def picture(self, kind: PictureKind = ..., /) -> Picture: ...
-
-    @overload
-    def picture(self, *kinds: PictureKind) -> tuple[Picture, ...]: ...
-
-    def picture(self, *kinds: PictureKind) -> Picture | tuple[Picture, ...]:
-        """Return what is on screen as a `Picture`, without a copy to the CPU; see `render`."""
-        return self.render(*kinds)
-
-    @overload
-    def render(
-        self, kind: PictureKind = ..., /, *, camera: Camera | None = ..., cameras: Any = ..., size: Size = ...
-    ) -> Picture: ...
-
-    @overload
-    def render(
-        self, *kinds: PictureKind, camera: Camera | None = ..., cameras: Any = ..., size: Size = ...
-    ) -> tuple[Picture, ...]: ...
-
-    def render(
-        self, *kinds: PictureKind, camera: Camera | None = None, cameras: Any = None, size: Size = None
-    ) -> Picture | tuple[Picture, ...]:
-        """Return the field as `camera` sees it: one `Picture`, or with several `kinds` a tuple, all of one frame.
-
-        The kinds are "color" (the default), "depth", "normal" and "index". `cameras`, a list of cameras or an array
-        (n, 6) of azimuth, elevation, distance, x, y, z, gives n views in one picture. `size` is (width, height), by
-        default that of the picture on screen when `status` or `snapshot` last asked.
-
-        A picture shows the last frame that was handed over, or a later one: its `frame` says which. If the stream that
-        takes it also hands over the next frame, it shows exactly the last. In CUDA memory this call does not wait for
-        the picture, only for memory: at the first calls of a kind and size, and while all 8 places of them are in use
-        on the GPU. If you hold 8 of a kind and size, it raises `PicturesInUse`.
-        """
-        self._before_a_picture()
-        self._check_open()
-        if self._next == 0:
-            raise WavefieldError("there is nothing to see yet: hand a frame over first")
-        pictures = self._render(kinds or ("color",), camera, cameras, size, self._next - 1)
-        return pictures if len(kinds) > 1 else pictures[0]
-
-    @_at_once
-    def _render(
-        self, kinds: tuple[PictureKind, ...], camera: Camera | None, cameras: Any, size: Size, after: int
-    ) -> tuple[Picture, ...]:
-        self._ring.refuse_capture()
-        if camera is not None and cameras is not None:
-            raise ValueError("give camera or cameras, not both")
-        views = None if cameras is None else _render.rows(cameras, self._fit)
-        if camera is not None:
-            views = [self._fit.to_drawn(_status.camera_of(camera))._row()]
-        if size is None and self._screen is None and 0 in self.status().picture:
-            self._screenshot(None)  # nothing is drawn yet, and this waits for that
-        size = self._screen or (0, 0) if size is None else size
-        self._pictured = True
-        return self._pictures.render(kinds, views, cameras is None, size, after)
-
-    def pictures(
-        self,
-        arrays: Iterable[Any],
-        kind: PictureKind = "color",
-        *,
-        camera: Camera | None = None,
-        size: Size = None,
-        behind: int = 2,
-    ) -> Iterator[NDArray[Any]]:
-        """Show each array, and yield its picture as NumPy's, `behind` arrays later: for films and training.
-
-        So the next arrays are computed while a picture is drawn and copied to the CPU. `arrays` may be a generator,
-        which makes one after another; see `show` for when it may write an array again. `behind` is 0 to 6.
-        """
-        if not 0 <= behind < MOST_BEHIND:
-            raise ValueError(f"behind must be from 0 to {MOST_BEHIND - 1}, not {behind!r}")
-        waiting: deque[Picture] = deque()
-        for array in arrays:
-            self._panel.call()
-            waiting.append(self._show_and_render(array, kind, camera, size))
-            if len(waiting) > behind:
-                yield waiting.popleft().to_numpy()
-        while waiting:
-            yield waiting.popleft().to_numpy()
-
-    @_at_once
-    def _show_and_render(self, array: Any, kind: PictureKind, camera: Camera | None, size: Size) -> Picture:
-        self._show_unless_over(array, None, True, NONE)
-        picture = self.render(kind, camera=camera, size=size)
-        picture.prefetch()
-        return picture
-
-    def save(self, path: str | os.PathLike[str], size: Size = None) -> None:
-        """Write the picture of `snapshot` to a PNG file: the whole file or nothing."""
-        checked = _picture.check_name(path)
-        _picture.write_whole(checked, _picture.png(self.snapshot(size=size)))
-
-    def _repr_png_(self) -> bytes | None:
-        """Return the picture for a notebook to show."""
-        return None if self._closed else _picture.png(self.snapshot())
-
-    def status(self) -> Status:
-        """Ask the renderer for its state."""
-        self._check_open()
-        state, files = self._connection.request({"type": "status"}, "state")
-        close_all(files)
-        status = _status.status(state)
-        status = replace(status, camera=self._fit.to_true(status.camera))
-        self._screen = None if 0 in status.picture else status.picture
-        return status
-
-    @property
-    def camera(self) -> Camera:
-        """Return the present camera. Set it to move the camera; the user moves it with the mouse."""
-        return self.status().camera
-
-    @camera.setter
-    def camera(self, camera: Camera) -> None:
-        self._set_parameters({}, self._fit.to_drawn(_status.camera_of(camera)))
-        self._fit = replace(self._fit, given=True)
-
-    def _set_parameters(self, values: dict[str, Any], camera: Camera | None = None) -> None:
-        """Set parameters, and the camera in the renderer's units."""
-        self._check_open()
-        if self._panel.film is not None:
-            self._panel.film.settle()
-        view = {} if camera is None else {"camera": camera._message()}
-        message, files = self._connection.request({"type": "set", "parameters": values, **view}, "parameters")
-        close_all(files)
-        self._told(message)
-
-    def _told(self, message: Message) -> None:
-        self.parameters._set(_protocol.mapping(message, "parameters"))
 
     def _unasked(self, message: Message) -> None:
         kind = message["type"]
