@@ -298,7 +298,8 @@ mod tests {
 
     #[test]
     fn the_element_under_the_pointer_is_found() {
-        let mut run = run();
+        // `Raster::Auto` records anew when it has chosen.
+        let mut run = run_by(Raster::Graphics);
         let (col, row, grid) = (8, 6, Grid { cols: 16, rows: 12 });
         let vertex = wave::vertex(grid, col, row, wave::phase(0.5) as f32, wave::WaveShape::default());
         // From near above, where dots have gaps between them.
