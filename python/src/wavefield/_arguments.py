@@ -21,6 +21,9 @@ LONGEST = 100
 ARGUMENTS = ("kind", "limits", *ABOUT, *TASTE)
 """The arguments of each array that may also be given for all."""
 
+NONE = dict.fromkeys(("extent", *PARTS, *ARGUMENTS))
+"""All arguments of an array, not given."""
+
 Entries = dict[str, dict[str, Any]]
 """The arguments of each array, by its name."""
 
@@ -58,7 +61,7 @@ def entries(arrays: dict[Any, Any], own: Mapping[str, Any], usual: dict[str, Any
 
 def entry(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of one array, checked. Reads the colour map, once."""
-    its = {**dict.fromkeys(("extent", *PARTS, *ARGUMENTS)), **arguments}
+    its = {**NONE, **arguments}
     if isinstance(its["sizes"], Real) and its["size"] is None:
         its |= {"sizes": None, "size": its["sizes"]}
     its["colors"] = _colors.one_of(its["colors"]) or its["colors"]

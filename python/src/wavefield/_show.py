@@ -222,10 +222,9 @@ class _Shower:
             parameters, before = field.parameters, field.parameters._choice
             first, *others = prepared.looks
             # What a call says always holds. Each request takes time, so leave out what is so already.
-            said = {name: value for name, value in settings.items() if value is not None}
-            usual = {**USUAL, **parameters._values}
-            wanted = {**self.kept, **first.parameters(), **said}
-            changes = {name: value for name, value in wanted.items() if value != usual[name]}
+            wanted = {**self.kept, **first.parameters()}
+            wanted |= {name: value for name, value in settings.items() if value is not None}
+            changes = {name: value for name, value in wanted.items() if value != parameters.get(name, USUAL[name])}
             field._draw_in(prepared.choice, prepared.fit, camera, changes)
             field._draw_others(tuple(others), prepared.names)
             self.kept = {}
@@ -384,10 +383,11 @@ def show(
                 stays = _shower if _shower is not None and _shower.usable and window in (None, _shower.window) else None
                 last = None if stays is None else stays.last
                 kept = {} if stays is None else stays.kept
-                prepared = _prepare.prepare(several, columns, camera, last, kept, axes)
-                shower = _started(prepared.source, window, device) if stays is None else stays
-                shower.check_device(device)
-                return shower.show(prepared, settings, camera, title, memory, wait)
+                with _cuda.NOTHING if last is None or last._context is None else last._context.current():
+                    prepared = _prepare.prepare(several, columns, camera, last, kept, axes)
+                    shower = _started(prepared.source, window, device) if stays is None else stays
+                    shower.check_device(device)
+                    return shower.show(prepared, settings, camera, title, memory, wait)
             except KeyboardInterrupt as stop:
                 raise stop.with_traceback(None) from None  # without the lines of this package
             except Refused as refused:
