@@ -628,6 +628,7 @@ WRONG: list[tuple[Callable[[wavefield.Field, Any], Any], type[Exception], str]] 
         "colormap must be a name, a colour map of matplotlib, or an array",
     ),
     (lambda field, show: show(size=np.ones(99)), TypeError, "size must be one number"),
+    (lambda field, show: show(size=(1920, 1080)), TypeError, "save.path, size=.w, h.. is the picture's"),
     (lambda field, show: field.parameters.update(size=np.ones(99)), TypeError, "size must be a number"),
     (lambda field, show: wavefield.connect(field.socket, memory="host", client=3), TypeError, "must be text"),  # type: ignore[arg-type]
     (lambda field, show: field.render(size=(100_000,) * 2), ValueError, r"from 1 to 65535, not \(100000, 100000\)"),

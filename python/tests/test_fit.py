@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -327,3 +328,20 @@ def test_pixels_are_where_a_projection_says(name: str) -> None:
             shower, _show._shower = _show._shower, None
             assert shower is not None
             shower.close()
+
+
+@pytest.mark.parametrize(
+    ("place", "target"), [((3, 0, 0), (0, 0, 0)), ((1.0, 2.0, -3.0), (0.5, -1.0, 0.25)), ((0, 0.1, 5), (0, 0, 0))]
+)
+def test_a_camera_at_a_place(place: Any, target: Any) -> None:
+    camera = wavefield.Camera.at(place, target)
+    pixels, depth = project(np.array([target], float), camera, 270, 200)
+    np.testing.assert_allclose(pixels, [[135, 100]], atol=1e-9)
+    np.testing.assert_allclose(depth, math.dist(place, target))
+    # What is beside the camera's place, as seen from there, is at the picture's side.
+    beside = np.array(target) + np.cross([0, 1, 0], np.subtract(place, target))
+    pixels, depth = project(beside[None], camera, 270, 200)
+    assert pixels[0, 0] > 135 and abs(pixels[0, 1] - 100) < 1e-9 and np.isclose(depth, math.dist(place, target)).all()
+    assert wavefield.Camera.at((0, 9, 0)).elevation == 1.5, "the steepest"
+    with pytest.raises(TypeError, match="place must be 3 numbers"):
+        wavefield.Camera.at((1, 2))

@@ -77,8 +77,8 @@ def entry(arguments: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"linthresh must not be below 0, and is {brief(its['linthresh'])}")
     if not isinstance(its["size"], Real | None):
         raise TypeError(
-            f"size must be one number, the width of all points in pixels, not {brief(its['size'])}; sizes=s has one "
-            "for each"
+            f"size must be one number, the width of points in pixels, not {brief(its['size'])}; sizes=s has one for "
+            "each, and save(path, size=(w, h)) is the picture's"
         )
     return its
 

@@ -119,7 +119,8 @@ class Layout:
     def _part(self, name: str, shape: tuple[int, ...], dtype: str) -> Layout:
         shapes, types, kinds = PARTS[name]
         if self.kind not in kinds or (self.view == "plot" and name != "colors"):
-            raise ArrayMismatch(f"{name} is for {_one_of(kinds)}, not for {self}")
+            both = '; show({"a": {…}, "b": {…}}) shows two sets in one view' if self.has_places else ""
+            raise ArrayMismatch(f"{name} is for {_one_of(kinds)}, not for {self}{both}")
         ends: dict[str, set[tuple[int, ...]]] = {"sizes": {()}, "colors": {(3,), (4,)}, "edges": {(2,)}}
         if not shape or shape[1:] not in ends.get(name, {(3,)}) or 0 in shape:
             if name == "colors" and shape[1:] in ((), (1,)):
@@ -256,14 +257,21 @@ def kind_of(shape: tuple[int, ...], dtype: str, parts: Collection[str] = ()) -> 
     )
 
 
+SMALL_IMAGE = 64
+"""Of so many rows at most, an array with three or four columns may be meant as an image."""
+
+
 def other_reading(shape: tuple[int, ...], kind: Kind) -> str:
     """Return a sentence if an array that was given no kind, and is drawn as this one, may be meant as another."""
     if kind == "points":
-        return f'an array of shape {shape} is drawn as points, a row each; kind="image" draws an image'
+        words = f'an array of shape {shape} is drawn as points, a row each; kind="image" draws an image'
+        return words if shape[0] <= SMALL_IMAGE else ""
     if len(shape) == 2 and shape[0] > shape[1] and 2 <= shape[1] < 10:
+        flat, other = "numpy.column_stack([x, 0 * x[:, 0]])", "three of its columns as floats, such as x[:, :3]"
         return (
-            f"an array of shape {shape} is drawn as an image; for points, a row each, show three of its columns as "
-            'floats, such as x[:, :3]; kind="image" says that an image is meant'
+            f"an array of shape {shape} is drawn as an image; for points, a row each, show "
+            f"{flat if shape[1] == 2 else other}; "
+            'kind="image" says that an image is meant'
         )
     return ""
 

@@ -364,6 +364,8 @@ def refusing(array: Any, what: str) -> Iterator[None]:
         if isinstance(error, (WavefieldError, MemoryError)) or "OutOfMemory" in type(error).__name__:
             raise
         cure = 'show an array of plain numbers, such as x.astype("float32"), in PyTorch x.float()'
+        if hasattr(array, "to_numpy"):  # Taichi, pandas
+            cure = "show x.to_numpy()"
         if "sparse" in f"{type(array).__module__} {getattr(array, 'layout', '')}":
             dense = [name for name in ("to_dense", "toarray", "todense") if hasattr(array, name)]
             cure = f"it is sparse: show {f'x.{dense[0]}()' if dense else 'a dense copy of it'}"

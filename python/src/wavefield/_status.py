@@ -8,10 +8,11 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from . import _protocol
+from ._limits import items, number
 from .errors import ProtocolError, brief
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ._protocol import Message
 
@@ -38,6 +39,17 @@ class Camera:
     elevation: float
     distance: float
     target: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    @classmethod
+    def at(cls, place: Sequence[float], target: Sequence[float] = (0.0, 0.0, 0.0)) -> Camera:
+        """Return the camera at a place, x, y, z, that looks at a target: nearly, if that is right above or below."""
+        there, middle = (
+            [number(name, one) for one in items(name, ends, count=3)]
+            for name, ends in (("place", place), ("target", target))
+        )
+        x, y, z = (a - b for a, b in zip(there, middle, strict=True))
+        elevation = max(-_STEEPEST, min(math.atan2(y, math.hypot(x, z)), _STEEPEST))
+        return cls(math.atan2(x, z), elevation, math.hypot(x, y, z), (middle[0], middle[1], middle[2]))
 
     def _message(self) -> dict[str, Any]:
         try:
