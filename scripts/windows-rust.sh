@@ -58,7 +58,7 @@ fetch() {
 
 target=$1
 has_program cargo || PATH=$PATH:${CARGO_HOME:-${HOME:-}/.cargo}/bin
-bin=$(rustc --print sysroot)/bin build_std=()
+bin=$(rustc --print sysroot 2>/dev/null || true)/bin build_std=()
 if [[ -d $bin/../lib/rustlib/$target/lib ]]; then
     say "$(rustc --version), with $target"
     return

@@ -22,7 +22,7 @@ export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=x86_64-w64-mingw32-gcc CARGO_TA
 export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR=$home/run
 built=$CARGO_TARGET_DIR/x86_64-pc-windows-gnu/debug
 for_windows() { cargo "$1" --locked --quiet "${build_std[@]}" --target x86_64-pc-windows-gnu "${@:2}"; }
-# Always of the same packages, which have the same features then.
+# Always the same packages: with others, cargo chooses other features and builds again.
 tests() { for_windows test -p wavefield-demo -p wavefield -p vulkan-cuda "$@"; }
 
 work=$(mktemp -d)

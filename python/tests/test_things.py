@@ -14,6 +14,7 @@ from started import Started
 from test_parts import CLOUD, FACES, RGB
 from test_show import OnTheGpu
 from test_window import until
+from wavefield import _looks, _prepare
 from wavefield._layout import Layout
 from wavefield._protocol import hello, welcome
 
@@ -207,3 +208,72 @@ def test_what_is_for_all_and_what_is_for_each(started: list[Started], renderer: 
     show({"a": IMAGE, "b": IMAGE}, columns=2)
     assert (renderer.parameters["label"], renderer.parameters["norm"]) == ("", "linear")
     assert renderer.parameters["invert"] and renderer.parameters["colorbar"]
+
+
+def test_the_look_of_an_array_goes_with_its_name(started: list[Started], renderer: FakeRenderer) -> None:
+    renderer.parameters.update(_looks.USUAL)
+    positive, other = IMAGE + 1, IMAGE + 3
+    log = {"array": positive, "norm": "log", "label": "p / Pa", "colormap": "magma"}
+    show({"p": log, "v": other}, columns=2)
+    assert (renderer.parameters["norm"], renderer.more[0]["norm"]) == ("log", "linear")
+    show({"v": other, "p": positive}, columns=2)
+    assert (renderer.parameters["norm"], renderer.parameters["label"]) == ("linear", "")
+    assert [renderer.more[0][name] for name in ("norm", "label", "colormap")] == ["log", "p / Pa", "magma"]
+    show({"new": other, "p": positive}, columns=2)
+    assert renderer.parameters["norm"] == "linear", "a new name has no logarithm"
+    assert renderer.more[0]["norm"] == "log"
+
+
+def test_what_the_user_changes_while_an_array_is_looked_at_stays(
+    started: list[Started], renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renderer.parameters.update(_looks.USUAL)
+    field = wavefield.show(IMAGE, memory="host", colormap="magma", size=4)
+    finished = _prepare._finished
+
+    def meanwhile(*arguments: Any) -> Any:
+        field._told({"type": "parameters", "parameters": {**renderer.parameters, "invert": True, "colormap": "gray"}})
+        return finished(*arguments)
+
+    monkeypatch.setattr(_prepare, "_finished", meanwhile)
+    before = len(renderer.received)
+    show_one = wavefield.show(IMAGE + 1, memory="host")
+    show_one.status()
+    assert "set" not in [message["type"] for message in renderer.received[before:]]
+    wavefield.show(IMAGE, memory="host", colormap="turbo").status()
+    assert renderer.parameters["colormap"] == "turbo", "what a call says always holds"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("linthresh", np.float32(0.5), ""),
+        ("invert", np.True_, ""),
+        ("invert", np.array([1, 0]), "invert must be True or False"),
+        ("size", True, "size must be a number"),
+        ("size", float("nan"), "size must be a finite number"),
+        ("sizes", (1, 2, 3), "sizes must be with its array"),
+        ("sizes", "big", "sizes must be with its array"),
+    ],
+)
+def test_arguments_of_arrays_behind_the_first(
+    started: list[Started], renderer: FakeRenderer, name: str, value: Any, words: str
+) -> None:
+    second = {"array": CLOUD, **({} if name == "sizes" else {name: value})}
+    options = {name: value} if name == "sizes" else {}
+    if not words:
+        show({"a": CLOUD, "b": second})
+        assert renderer.more[0][name] == pytest.approx(value)
+        return
+    with pytest.raises((TypeError, ValueError), match=words):
+        show({"a": CLOUD, "b": second}, **options)
+
+
+def test_warnings_name_the_array_and_the_users_line(started: list[Started]) -> None:
+    with pytest.warns(UserWarning, match='"b" is not seen: all its sizes are 0') as warned:
+        show({"a": CLOUD, "b": {"array": CLOUD, "sizes": np.zeros(6, np.float32)}})
+    assert warned[0].filename == __file__
+    with pytest.raises(ValueError, match='"rgb": norm="log" is for values'):
+        show({"p": IMAGE + 1, "rgb": np.zeros((3, 5, 3), np.float32)}, columns=2, norm="log")
+    with pytest.raises(wavefield.ArrayMismatch, match="kind must be"):
+        wavefield.show(IMAGE, kind=["image"])  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import _colors, _limits, _parts
 from ._layout import MOST_THINGS, PARTS
 from ._looks import ABOUT, TASTE
+from ._parameters import _like
 from .errors import ArrayMismatch, brief
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def entries(arrays: dict[Any, Any], own: Mapping[str, Any], usual: dict[str, Any
     if not 1 <= len(arrays) <= MOST_THINGS:
         raise ArrayMismatch(f"show() takes 1 to {MOST_THINGS} arrays at once, not {len(arrays)}")
     for name, value in own.items():
-        if name in ("colors", "sizes") and (isinstance(value, Real) or _colors.one_of(value)):
+        if (name == "sizes" and isinstance(value, Real)) or (name == "colors" and _colors.one_of(value)):
             usual = {**usual, name: value}
         elif value is not None:
             raise TypeError(f'{name} must be with its array: show({{"name": {{"array": x, "{name}": …}}}})')
@@ -68,18 +69,22 @@ def entry(arguments: Mapping[str, Any]) -> dict[str, Any]:
     its["limits"] = _limits.wish(its["limits"])
     if its["label"] is not None and not isinstance(its["label"], str):
         raise TypeError(f"label must be text, not {brief(its['label'])}")
-    if its["invert"] not in (None, True, False):
-        raise TypeError(f"invert must be True or False, not {brief(its['invert'])}")
+    if its["invert"] is not None:
+        its["invert"] = _like(True, "invert", its["invert"])
     _colors.check_norm(its["norm"])
     if its["colormap"] is not None:
         its["colormap"] = _colors.text_of(its["colormap"])
-    if its["linthresh"] is not None and _limits.number("linthresh", its["linthresh"]) < 0:
-        raise ValueError(f"linthresh must not be below 0, and is {brief(its['linthresh'])}")
+    if its["linthresh"] is not None:
+        its["linthresh"] = float(_limits.number("linthresh", its["linthresh"]))
+        if its["linthresh"] < 0:
+            raise ValueError(f"linthresh must not be below 0, and is {brief(its['linthresh'])}")
     if not isinstance(its["size"], Real | None):
         raise TypeError(
             f"size must be one number, the width of points in pixels, not {brief(its['size'])}; sizes=s has one for "
             "each, and save(path, size=(w, h)) is the picture's"
         )
+    if its["size"] is not None:
+        its["size"] = float(_limits.number("size", its["size"]))
     return its
 
 

@@ -351,17 +351,17 @@ class Connection:
     def _receive(self, timeout: float) -> tuple[Message, list[int]] | None:
         """Return the next message, or None if none arrives in time. Raises `error` and `refused` as exceptions."""
         self.check()
-        if timeout > 0.0:
-            self._socket.settimeout(timeout)
-        elif not self._news.poll(0):
+        if timeout == 0.0 and not self._news.poll(0):
             return None
         try:
+            if timeout > 0.0:
+                self._socket.settimeout(timeout)
             try:
                 packet, files, flags = self._read()
             except ConnectionResetError:
                 # The renderer left a message of this side unread. Its own last message comes after the error.
                 packet, files, flags = self._read()
-        except (BlockingIOError, TimeoutError):
+        except TimeoutError:
             return None
         except OSError as error:
             self._lost(f"the connection broke: {error.strerror or error}")

@@ -15,9 +15,9 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import partial
+from functools import partial, wraps
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from . import _streams
 from .errors import CudaError, CudaMissing, DeviceMismatch, brief
@@ -128,7 +128,7 @@ class Context:
 
     def call(self, function: str, *arguments: Any) -> Any:
         """Call the driver, and return what it returns: None, a value, or a tuple of values. Raises `CudaError`."""
-        # A frame makes some twenty calls, and to compare two enums takes as long as the shortest of them.
+        # `is`, because comparing two enums takes as long as the shortest call.
         answer = getattr(self.driver, function)(*arguments)
         if answer[0] is not self.success:
             return _returned(self.driver, function, answer)
@@ -137,10 +137,8 @@ class Context:
     def passed(self, function: str, raw: Any) -> bool:
         """Return whether the GPU has passed an event, or done all of a stream. The context must be current."""
         result, *_ = getattr(self.driver, function)(raw)
-        if result is self.success:
-            return True
-        if int(result) == 600:  # CUDA_ERROR_NOT_READY
-            return False
+        if result is self.success or int(result) in (0, 600):  # CUDA_ERROR_NOT_READY
+            return int(result) == 0
         raise CudaError(
             f"the stream failed before the frame was finished: {_words(self.driver, result)}. The likely cause is a "
             "kernel that ran earlier in this process"
@@ -269,6 +267,20 @@ class Context:
             return int(
                 self.call("cuStreamCreate", flags.CU_STREAM_DEFAULT if ordered else flags.CU_STREAM_NON_BLOCKING)
             )
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def at_once(method: Method) -> Method:
+    """Make the field's CUDA context current in a method that runs no code of the user; see `Context.current`."""
+
+    @wraps(method)
+    def whole(field: Any, *arguments: Any, **named: Any) -> Any:
+        with NOTHING if field._context is None else field._context.current():
+            return method(field, *arguments, **named)
+
+    return cast("Method", whole)
 
 
 class _Current:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 from . import _cuda
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     import numpy as np
@@ -16,19 +14,6 @@ if TYPE_CHECKING:
     from ._connection import Connection
     from ._layout import Kind
     from ._protocol import Welcome
-
-Method = TypeVar("Method", bound="Callable[..., Any]")
-
-
-def at_once(method: Method) -> Method:
-    """Make the field's CUDA context current in a method that runs no code of the user; see `Context.current`."""
-
-    @functools.wraps(method)
-    def whole(field: Described, *arguments: Any, **named: Any) -> Any:
-        with _cuda.NOTHING if field._context is None else field._context.current():
-            return method(field, *arguments, **named)
-
-    return cast("Method", whole)
 
 
 class Described:

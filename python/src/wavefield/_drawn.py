@@ -115,6 +115,9 @@ class Drawn(Described):
     def status(self) -> Status:
         """Ask the renderer for its state."""
         self._check_open()
+        return self._status()
+
+    def _status(self) -> Status:
         state, files = self._connection.request({"type": "status"}, "state")
         close_all(files)
         status = _status.status(state)

@@ -87,8 +87,8 @@ class Interactive(Pictured):
         """Call `function(row, col, value)` when the user clicks on an element.
 
         Of points, lines and triangles it is `function(index, value)`, and of several arrays the name comes first. The
-        value is a tuple for colours, else the last number, and for points of three numbers the height. That of a
-        triangle is the mean of its corners, that of a line its first point's. A drag is no click. None removes the
+        value is a tuple for colours, else the last number, and for points of three numbers the height. A triangle has
+        the mean of its corners' values. A line has the value of its first point. A drag is no click. None removes the
         function. See `on_key` for when it is called.
         """
         self._panel.click = None if function is None else _panel.callable_of(function)

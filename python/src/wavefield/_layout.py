@@ -71,14 +71,16 @@ class Layout:
     """How many views of one array each are side by side; 0: all arrays are in one view."""
 
     @classmethod
-    @lru_cache  # most arrays are like the one before
     def of(cls, kind: str, shape: tuple[int, ...], dtype: str) -> Layout:
         """Return the layout, or raise `ArrayMismatch` with the shapes and types that the kind allows."""
         for known in KINDS:
             if known == kind:
-                break
-        else:
-            raise ArrayMismatch(f"kind must be {_one_of(KINDS)}, not {kind!r}")
+                return cls._of(known, shape, dtype)
+        raise ArrayMismatch(f"kind must be {_one_of(KINDS)}, not {kind!r}")
+
+    @classmethod
+    @lru_cache  # most arrays are like the one before
+    def _of(cls, kind: Kind, shape: tuple[int, ...], dtype: str) -> Layout:
         if kind == "image" and len(shape) == 3 and shape[2] == 1:
             shape = shape[:2]
         fits = {
@@ -98,10 +100,10 @@ class Layout:
             raise ArrayMismatch(f"{shape} is too small: {_ARTICLES[kind]} needs at least {least} along each axis")
         if math.prod(shape) >= MOST:
             raise ArrayMismatch(f"{shape} has too many elements: show fewer than 2^31, for example every second one")
-        types = dtypes_of(known)
+        types = dtypes_of(kind)
         if dtype not in types:
             raise ArrayMismatch(f"{_ARTICLES[kind]} must be {_one_of(types)}, not {dtype}{_cast(dtype)}")
-        return cls(known, shape, dtype)
+        return cls(kind, shape, dtype)
 
     def having(self, parts: dict[str, tuple[tuple[int, ...], str]]) -> Layout:
         """Return it with parts of these shapes and types, or raise `ArrayMismatch`, which names one that is wrong."""

@@ -18,7 +18,7 @@ ABOUT = ("norm", "linthresh", "label")
 TASTE = ("size", "invert", "colormap")
 """What stays for all arrays, until a call or the window changes it."""
 KEPT = (*ABOUT, "size", "invert", "colorbar", "axes")
-"""What a connection begins without. Of these, what stays is sent again."""
+"""What a new connection resets, and `show` sends again."""
 
 
 @dataclass(frozen=True)
@@ -39,26 +39,27 @@ class Look:
         """Return those that have the user's names and units."""
         return {name: getattr(self, name) for name in (*ABOUT, *TASTE)}
 
+    def alike(self) -> Look:
+        """Return that of a new array, with the same taste."""
+        return Look(**{name: getattr(self, name) for name in TASTE})
+
     def message(self, layout: Layout) -> dict[str, Any]:
         """Return the renderer's parameters of an array behind the first."""
         limits = [self.choice.to_drawn(limit) for limit in self.choice.limits]
         parameters = {**self.parameters(), "linthresh": self.linthresh / abs(self.choice.units[1])}
         places = {"fit": self.fit.message(), **self.fit.axes(layout)}
-        return {**parameters, "size": float(self.size), "limits": limits, "units": list(self.choice.units), **places}
+        return {**parameters, "limits": limits, "units": list(self.choice.units), **places}
 
 
 USUAL = {**Look().parameters(), "colorbar": False, "axes": False}
 """What a renderer has at first."""
 
 
-def before(last: Field | None, kept: Mapping[str, Any], count: int) -> list[Look]:
-    """Return how so many arrays were drawn before. Those that are new have the taste of the first."""
+def drawn(last: Field | None, kept: Mapping[str, Any]) -> list[Look]:
+    """Return how the arrays of `last` are drawn. `kept`: what the renderer has forgotten since."""
     if last is None:
-        return [Look()] * count
+        return [Look()]
     now = {**last.parameters._values, **kept}
     known = {name: now[name] for name in (*ABOUT, *TASTE) if name in now}
     first = Look(last.parameters._choice, last._fit, **known)
-    others = [look if look.colormap else replace(look, colormap=first.colormap) for look in last._others]
-    found = [first, *others][:count]
-    new = count - len(found)
-    return found + [Look(**{name: getattr(first, name) for name in TASTE})] * new if new else found
+    return [first, *(look if look.colormap else replace(look, colormap=first.colormap) for look in last._others)]

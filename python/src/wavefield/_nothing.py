@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-import warnings
 from typing import TYPE_CHECKING
 
 from . import _fit
+from ._say import warn
 from .errors import ArrayMismatch, WavefieldError
 
 if TYPE_CHECKING:
@@ -26,10 +26,15 @@ def warn_of(seen: _prepare.Seen, look: _looks.Look, fit: _fit.Fit, last: Field |
     """
     why = ""
     with contextlib.suppress(ArrayMismatch):  # of a type that cannot be searched
-        why = _why(seen, look.norm, fit, last) if is_new or seen.search._ends is not None else ""
+        why = _why(seen, look.norm, fit, last if is_new else None) if is_new or seen.search._ends is not None else ""
     if why:
-        what = f'"{name}" is' if name else "The array is"
-        warnings.warn(f"{what} not seen: {why}", stacklevel=4)
+        warn_not_seen(name, why)
+
+
+def warn_not_seen(name: str, why: str) -> None:
+    """Warn that an array of this name, if it has one, is not seen."""
+    what = f'"{name}"' if name else "The array"
+    warn(f"{what} is not seen: {why}")
 
 
 def _why(seen: _prepare.Seen, norm: str, fit: _fit.Fit, last: Field | None) -> str:
@@ -47,7 +52,7 @@ def _why(seen: _prepare.Seen, norm: str, fit: _fit.Fit, last: Field | None) -> s
     # A camera that is given now is refused if it is far away. An earlier one stays, wherever the array goes.
     if box is not None and fit.given and _fit._left(fit, box) and last is not None and not last._closed:
         with contextlib.suppress(WavefieldError):
-            if _is_outside(box, last.camera):
+            if _is_outside(box, last._status().camera):
                 return 'the camera that was given sees none of it; camera="fit" shows all of it'
     return ""
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from . import _colors, _fit, _limits, _range
+from . import _colors, _fit, _limits, _nothing, _range
 from ._array import Array, rows_are_contiguous
 from ._layout import PARTS, native_name
-from ._say import is_new
+from ._say import is_new, warn
 from ._source import Source
 from .errors import ArrayMismatch
 
@@ -127,9 +126,16 @@ def _cast(part: Source, native: str, target: str) -> Source:
 
 
 def check_values(
-    layout: Layout, given: Mapping[str, Source], parts: Mapping[str, Source], meanwhile: Callable[[], object]
+    layout: Layout,
+    given: Mapping[str, Source],
+    parts: Mapping[str, Source],
+    meanwhile: Callable[[], object],
+    of: str,
 ) -> None:
-    """Check the numbers of parts, of the first array of a layout: each look takes time. `given`: not converted."""
+    """Check the numbers of parts. Called for the first array of a layout only, because it takes time.
+
+    `given`: the parts before conversion. `of`: the array's name, if it has one.
+    """
     for name, wanted in layout.parts:
         dtype = native_name(given[name].shape_and_dtype()[1])
         # On a GPU, not all types can be searched.
@@ -142,21 +148,20 @@ def check_values(
         if name == "sizes" and low < 0:
             raise ArrayMismatch(f"sizes must not be negative, and the smallest is {low:g}")
         if name in ("sizes", "vectors") and low == high == 0:
-            warnings.warn(f"nothing is seen, because all {name} are 0", stacklevel=5)
+            _nothing.warn_not_seen(of, f"all its {name} are 0")
         if name == "colors" and wanted.shape[-1] == 4 and hasattr(part.array, "__getitem__"):
             alpha = Source(part.array[:, 3])
             if _range.Search(alpha, replace(wanted, shape=wanted.shape[:1])).ends(meanwhile)[0] == (0, 0):
-                warnings.warn("nothing is seen, because the alpha of all colors is 0", stacklevel=5)
+                _nothing.warn_not_seen(of, "the alpha of all its colors is 0")
         if name == "colors" and _limits.is_whole(dtype) and not 0 <= low <= high <= 255:
             raise ArrayMismatch(
                 f"colors as {dtype} go from 0 to 255, and these from {low} to {high}: show them as floats from 0 to 1"
             )
         beyond = 1 / 510
         if name == "colors" and "float" in dtype and (low < -beyond or high > 1 + beyond) and is_new("colors"):
-            warnings.warn(
+            warn(
                 f"colors as floats go from 0 to 1, and these go from {low:.4g} to {high:.4g}, so they are clipped: "
-                'show colors / 255 or colors.astype("uint8")',
-                stacklevel=5,
+                'show colors / 255 or colors.astype("uint8")'
             )
 
 

@@ -6,8 +6,7 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Any, overload
 
-from . import _picture, _render, _status
-from ._described import at_once
+from . import _cuda, _picture, _render, _status
 from ._drawn import Drawn
 from ._parts import NONE
 from ._rings import CudaRing
@@ -124,7 +123,7 @@ class Pictured(Drawn):
         pictures = self._render(kinds or ("color",), camera, cameras, size, self._next - 1)
         return pictures if len(kinds) > 1 else pictures[0]
 
-    @at_once
+    @_cuda.at_once
     def _render(
         self, kinds: tuple[PictureKind, ...], camera: Camera | None, cameras: Any, size: Size, after: int
     ) -> tuple[Picture, ...]:
@@ -165,7 +164,7 @@ class Pictured(Drawn):
         while waiting:
             yield waiting.popleft().to_numpy()
 
-    @at_once
+    @_cuda.at_once
     def _show_and_render(self, array: Any, kind: PictureKind, camera: Camera | None, size: Size) -> Picture:
         self._show_unless_over(array, None, True, NONE)
         picture = self.render(kind, camera=camera, size=size)

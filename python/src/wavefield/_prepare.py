@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from . import _colors, _fit, _limits, _nothing, _parts, _range, _say
 from ._arguments import naming
 from ._array import rows_are_contiguous
 from ._layout import PARTS, Layout, dtypes_of, kind_of, native_name, other_reading
-from ._looks import ABOUT, TASTE, Look, before
+from ._looks import ABOUT, TASTE, Look, drawn
 from ._rings import CudaRing
-from ._say import is_new, say_once
+from ._say import is_new, say_once, warn
 from ._source import Source
 from .errors import ArrayMismatch, RendererGone
 
@@ -37,6 +36,8 @@ class Prepared:
     """How it and the arrays behind it are drawn."""
     names: tuple[str, ...] = ()
     """Those of several arrays."""
+    changes: dict[str, Any] = field(default_factory=dict)
+    """The parameters of the first that are not what they were."""
 
 
 @dataclass
@@ -49,6 +50,7 @@ class Seen:
     """Its own type."""
     before_mask: str
     """The type that its numbers had before a mask was filled."""
+    is_masked: bool
     as_given: dict[str, Source]
     """Its parts, and how they are drawn."""
     parts: dict[str, Source]
@@ -83,7 +85,9 @@ def prepare(
 ) -> Prepared:
     """Convert these arrays to ones that can be drawn, after what `last` draws, or drew until it was closed."""
     where, meanwhile = _after(last)
-    olds = dict(zip(several, before(last, kept, len(several)), strict=True))
+    drawn_now = drawn(last, kept)
+    known = dict(zip((last._sent[0] if last is not None else []) or several, drawn_now, strict=False))
+    olds = {name: known.get(name) or drawn_now[0].alike() for name in several}
     old = None if last is None else last._welcome.layout
     layouts = () if old is None else (old.alone, *old.more)
     if axes is None:
@@ -91,15 +95,18 @@ def prepare(
     seen: dict[str, Seen] = {}
     for number, (name, entry) in enumerate(several.items()):
         parts = {part: entry[part] for part in PARTS if entry[part] is not None}
-        known = layouts[number] if number < len(layouts) else None
+        layout_then = layouts[number] if number < len(layouts) else None
         with naming(name):
-            seen[name] = _see(entry["array"], entry["kind"], parts, known, meanwhile)
+            seen[name] = _see(name, entry, parts, layout_then, meanwhile)
             if entry["extent"] is not None:
                 seen[name].fit(_fit.Fit(), entry["extent"], None)  # is it right?
     layout = _joined({name: one.layout for name, one in seen.items()}, columns)
     _check_devices(seen)
     is_one_view = not columns and len(seen) > 1
-    looks = {name: _restyled(olds[name], seen[name], several[name]) for name in seen}
+    looks = {}
+    for name in seen:
+        with naming(name):
+            looks[name] = _restyled(olds[name], seen[name], several[name])
     choices = _choices(seen, several, looks, is_one_view)
     together = _together(seen, several, looks, camera, axes) if is_one_view else None
     finished: list[tuple[Prepared, Look]] = []
@@ -117,6 +124,10 @@ def prepare(
         finished.append((made, replace(look, choice=made.choice, fit=still, colormap=colormap)))
     first, *others = (made for made, _ in finished)
     first.looks = tuple(look for _, look in finished)
+    # What neither this call nor another kind of array has changed is the user's, who may change it meanwhile.
+    before, entry = drawn_now[0].parameters(), next(iter(several.values()))
+    after = first.looks[0].parameters()
+    first.changes = {name: now for name, now in after.items() if entry[name] is not None or now != before[name]}
     if others:
         first.source.more = [made.source for made in others]
         first.layout, first.names = layout, tuple(several)
@@ -144,10 +155,15 @@ def _after(last: Field | None) -> tuple[tuple[Any, Any], Callable[[], None]]:
 
 
 def _see(
-    array: Any, kind: str | None, given: Mapping[str, Any], last: Layout | None, meanwhile: Callable[[], None]
+    name: str,
+    entry: Mapping[str, Any],
+    given: Mapping[str, Any],
+    last: Layout | None,
+    meanwhile: Callable[[], None],
 ) -> Seen:
     """Look at an array and its parts. `last`: the layout of the one before."""
-    source = Source(array)
+    source, kind = Source(entry["array"]), entry["kind"]
+    is_masked = bool(source.before_mask)
     shape, dtype = source.shape_and_dtype()
     native = native_name(dtype)
     drawn = kind_of(shape, native, given) if kind is None else kind
@@ -166,8 +182,8 @@ def _see(
         return search.ends(meanwhile)
 
     if parts and last != layout:
-        _parts.check_values(layout, as_given, parts, meanwhile)
-    return Seen(source, layout, dtype, before_mask, as_given, parts, search, ends)
+        _parts.check_values(layout, as_given, parts, meanwhile, name)
+    return Seen(source, layout, dtype, before_mask, is_masked, as_given, parts, search, ends)
 
 
 def _restyled(old: Look, seen: Seen, entry: Mapping[str, Any]) -> Look:
@@ -193,7 +209,7 @@ def _choices(
     """Return the limits of each array. Surfaces of one view are on one scale, and so are line plots."""
     shared = [name for name, one in seen.items() if is_one_view and one.layout.view in ("plot", "surface")]
     found = {}
-    for group in [shared] * bool(shared) + [[name] for name in seen if name not in shared]:
+    for group in ([shared] if shared else []) + [[name] for name in seen if name not in shared]:
         wishes = {name: several[name]["limits"] for name in group if several[name]["limits"] is not None}
         if len({*wishes.values()}) > 1:
             names = '" and "'.join(wishes)
@@ -210,7 +226,7 @@ def _choices(
 
 
 def _common(seen: list[Seen], looks: list[Look], wish: Any) -> _limits.Choice:
-    """Return the limits that arrays have in common, as for the first."""
+    """Return one choice of limits for all of these arrays, after that of the first."""
     last = looks[0].choice
     if any(look.choice.sort != one.sort for look, one in zip(looks[1:], seen[1:], strict=True)):
         last = replace(last, sort=None, given=False)  # they are chosen anew, for all
@@ -321,7 +337,7 @@ def _finished(
         converted = f"it is {dtype} and was scaled to {target}"
     elif target != dtype and _limits.is_wide(native):
         source = source.cast(target)
-    if source.before_mask and before_mask != dtype:
+    if seen.is_masked and before_mask != dtype:
         converted = f"it has a mask, and was converted from {before_mask}"
     source.read(*where)
     # A layout leaves out a last dimension of 1.
@@ -353,10 +369,7 @@ def _check_range(layout: Layout, ends: Callable[[], _range.Ends], dtype: str, ch
                     "colours as floats",
                     'x / 255 or x.astype("uint8"), or choose limits=(low, high); if it is a mesh, say kind="mesh"',
                 )
-            warnings.warn(
-                f"{what} go from 0 to 1, and these go from {least:.4g} to {most:.4g}, so they {how}: show {cure}",
-                stacklevel=5,
-            )
+            warn(f"{what} go from 0 to 1, and these go from {least:.4g} to {most:.4g}, so they {how}: show {cure}")
 
 
 def _target(kind: str, shape: tuple[int, ...], dtype: str) -> str:

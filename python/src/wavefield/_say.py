@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import sys
+import warnings
 
 _log = logging.getLogger("wavefield")
 said: set[str] = set()
@@ -11,6 +13,14 @@ said: set[str] = set()
 def say(words: str, level: int = logging.WARNING) -> None:
     """Log a message. If the program has set up no logging, Python prints warnings on standard error."""
     _log.log(level, "%s", words if _log.hasHandlers() else f"wavefield: {words}")
+
+
+def warn(words: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user's program that has called this package."""
+    level, caller = 1, sys._getframe()
+    while caller.f_back is not None and caller.f_globals.get("__package__") == __package__:
+        level, caller = level + 1, caller.f_back
+    warnings.warn(words, category, stacklevel=level)
 
 
 def is_new(about: str) -> bool:

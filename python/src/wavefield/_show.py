@@ -32,6 +32,8 @@ from .errors import (
 from .field import Field
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ._layout import Kind, Layout
     from ._protocol import Memory
     from ._shown import Shown
@@ -91,17 +93,18 @@ class Showing(Field):
         super()._before_a_picture()
 
     def _check_open(self) -> None:
-        if self._closed and self._shower.ended:
-            raise FieldClosed("the window, or the renderer without one, was closed: wavefield.show(x) starts another")
-        if self._closed:
+        if self._closed and self._over and not self._shower.ended:
             _refuse_over({})
+        if self._closed:
+            raise FieldClosed("the window, or the renderer without one, was closed: wavefield.show(x) starts another")
         super()._check_open()
 
-    def show(self, array: Any, *, copy: bool | None = None, wait: bool = True, **parts: Any) -> Shown:
-        """Show an array of exactly this shape and dtype, as `Field.show` does; `wavefield.show` converts others."""
+    def _show_unless_over(self, array: Any, copy: bool | None, wait: bool, parts: Mapping[str, Any]) -> Shown:
         try:
-            return super().show(array, copy=copy, wait=wait, **parts)
+            return super()._show_unless_over(array, copy, wait, parts)
         except ArrayMismatch as error:
+            if "; the field is" not in str(error):
+                raise
             raise ArrayMismatch(f"{error}; wavefield.show(x) takes other shapes and types, and converts them") from None
 
     def _repr_png_(self) -> bytes | None:
@@ -220,13 +223,13 @@ class _Shower:
             field = self.connect(prepared.layout, memory, title)
             _keep_window_open()
             parameters, before = field.parameters, field.parameters._choice
-            first, *others = prepared.looks
+            others = prepared.looks[1:]
             # What a call says always holds. Each request takes time, so leave out what is so already.
-            wanted = {**self.kept, **first.parameters()}
+            wanted = {**self.kept, **prepared.changes}
             wanted |= {name: value for name, value in settings.items() if value is not None}
             changes = {name: value for name, value in wanted.items() if value != parameters.get(name, USUAL[name])}
             field._draw_in(prepared.choice, prepared.fit, camera, changes)
-            field._draw_others(tuple(others), prepared.names)
+            field._draw_others(others, prepared.names)
             self.kept = {}
             _draw(self, field, field._read(prepared.source), prepared.converted, wait)
         except RendererGone as gone:

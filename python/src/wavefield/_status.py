@@ -27,7 +27,7 @@ class Camera:
     `azimuth`: the angle around the field, in radians. 0 looks along -z, pi / 2 along -x.
     `elevation`: the angle above the horizon, in radians, from -1.5 to 1.5.
     `distance`: from the target, 0.4 to 20 times the radius of what the first camera shows.
-    `target`: the place in the middle of the picture, at most 3 such radii from the middle of what the first shows.
+    `target`: the place in the middle of the picture. At most 3 such radii from the centre of the first view.
 
     A surface, or a frame of a mesh, is 2 wide and lies around (0, 0, 0), so its radius is 1.
 
@@ -42,7 +42,10 @@ class Camera:
 
     @classmethod
     def at(cls, place: Sequence[float], target: Sequence[float] = (0.0, 0.0, 0.0)) -> Camera:
-        """Return the camera at a place, x, y, z, that looks at a target: nearly, if that is right above or below."""
+        """Return the camera at `place`, x, y, z, that looks at `target`.
+
+        Its elevation ends at 1.5, so straight above or below `target` it is a little beside `place`.
+        """
         there, middle = (
             [number(name, one) for one in items(name, ends, count=3)]
             for name, ends in (("place", place), ("target", target))

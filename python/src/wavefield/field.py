@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-import warnings
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from . import _cuda, _fit, _limits, _open, _protocol, _range, _render, _source, _streams
+from . import _cuda, _fit, _limits, _open, _protocol, _range, _render, _say, _source, _streams
 from ._allocations import Allocation, Allocations
 from ._array import Array
 from ._connection import Connection, close_all
-from ._described import at_once
 from ._imports import Imports
 from ._interactive import Interactive
 from ._panel import Panel
@@ -239,7 +237,7 @@ class Field(Interactive):
         if not frame.handed_over:
             frame.hand_over()
 
-    @at_once
+    @_cuda.at_once
     def _begin(self) -> Frame:
         self._leave_frame()
         return self._next_frame()
@@ -260,7 +258,7 @@ class Field(Interactive):
         )
         return self._pending
 
-    @at_once
+    @_cuda.at_once
     def _finish(self, frame: Frame, fitted: bool = False, shown: Allocation | None = None, offset: int = 0) -> None:
         """Hand a frame over. Its array lies in its slot, or at `offset` in `shown`. `fitted`: it has its limits."""
         if self._closed:
@@ -350,7 +348,7 @@ class Field(Interactive):
                 raise
             return Shown(False, f"it was not shown: {gone}")
 
-    @at_once
+    @_cuda.at_once
     def _show(self, array: Any, copy: bool | None, wait: bool, parts: Mapping[str, Any] = NONE) -> Shown:
         self._leave_frame()
         source = self._read(with_parts(array, parts))
@@ -439,7 +437,7 @@ class Field(Interactive):
         """Note a copy. With `warn`, also warn in CUDA memory that a copy can be avoided, once for each reason."""
         self._shown = Shown(True, reason)
         if warn and self._context is not None and is_new(reason):
-            warnings.warn(f"the array is copied, once, on the GPU: {reason}", CopyWarning, stacklevel=3)
+            _say.warn(f"the array is copied, once, on the GPU: {reason}", CopyWarning)
         return self._shown
 
     def _allocate(self, size: int) -> _cuda.DeviceMemory | HostMemory:

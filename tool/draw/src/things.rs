@@ -37,12 +37,7 @@ impl Drawing {
         &self.array
     }
 
-    /// Returns array `number` of the slot.
-    pub fn array_at(&self, number: usize) -> &DrawnArray {
-        self.placed(number).0
-    }
-
-    /// Returns array `number`, and where it begins in the slot, in bytes.
+    /// Returns array `number` of the slot, and where it begins in the slot, in bytes.
     pub fn placed(&self, number: usize) -> (&DrawnArray, u64) {
         match number.checked_sub(1).and_then(|number| self.others.things.get(number)) {
             Some(thing) => (&thing.array, thing.offset),
@@ -57,13 +52,13 @@ impl Drawing {
 
     /// Returns the number of the first element of array `number` among those of all arrays, as pictures count them.
     pub fn first_element(&self, number: usize) -> u32 {
-        (0..number.min(self.count())).map(|before| self.array_at(before).elements()).sum::<u64>() as u32
+        (0..number.min(self.count())).map(|before| self.placed(before).0.elements()).sum::<u64>() as u32
     }
 
-    /// Returns the units of array `number`, of which `first` has those of the first, and its name, if it has one.
-    pub fn words(&self, number: usize, first: &FieldView) -> ([f64; 2], Label) {
+    /// Returns the view of array `number`, of which `first` is that of the first, and its name, if it has one.
+    pub fn named(&self, number: usize, first: &FieldView) -> (FieldView, Label) {
         let name = self.others.names.borrow().get(number).copied().unwrap_or_default();
-        (self.others.seen(number, (&self.array, first)).1.units, name)
+        (self.others.seen(number, (&self.array, first)).1, name)
     }
 
     pub fn has_others(&self) -> bool {
@@ -92,13 +87,11 @@ impl Drawing {
 
     /// Returns what is written over each array's view. `first` and `map` are those of the first.
     pub(super) fn marked(&self, first: &FieldView, map: ColorMap) -> Vec<Marked> {
-        let names = self.others.names.borrow();
         let marked = |number: usize| {
-            let (&array, view) = self.others.seen(number, (&self.array, first));
-            let name = names.get(number).copied().unwrap_or_default();
-            Marked { view, array, map: self.others.map(number).unwrap_or(map), name }
+            let (view, name) = self.named(number, first);
+            Marked { view, array: *self.placed(number).0, map: self.others.map(number).unwrap_or(map), name }
         };
-        (0..=self.others.things.len()).map(marked).collect()
+        (0..self.count()).map(marked).collect()
     }
 
     /// Returns the part of a picture in which array `number` is, if arrays are side by side.

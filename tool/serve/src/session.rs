@@ -161,7 +161,7 @@ impl Session {
             FromClient::Render(render) => self.may_render(render),
             FromClient::Panel(wish) => wish.check(),
             FromClient::Snapshot { size: Some(size), .. } if size.contains(&0) => {
-                Err("a picture has at least a pixel".into())
+                Err("`size` must be two whole numbers of at least 1".into())
             }
             FromClient::Timeline | FromClient::Snapshot { .. } | FromClient::Status | FromClient::Bye => {
                 Ok(())

@@ -51,7 +51,7 @@ pub struct SettingsChange {
     pub look: Box<LookChange>,
     /// Of the arrays behind the first. `colormap` "" is that of the first again.
     pub more: Option<Vec<SettingsChange>>,
-    /// Of the arrays.
+    /// The names of all arrays.
     pub names: Option<Vec<String>>,
 }
 

@@ -17,9 +17,11 @@ use self::cli::Cli;
 
 fn main() -> ExitCode {
     one_cuda_connection();
-    let is_of_linux = |word: &OsString| word == "serve" || word.as_encoded_bytes().starts_with(b"--web");
+    let is_of_linux = |(place, word): &(usize, OsString)| {
+        *place == 1 && word == "serve" || word.as_encoded_bytes().starts_with(b"--web")
+    };
     if !cfg!(target_os = "linux")
-        && let Some(word) = std::env::args_os().find(is_of_linux)
+        && let Some((_, word)) = std::env::args_os().enumerate().find(is_of_linux)
     {
         note!("error: `{}` exists on Linux only", word.display());
         return ExitCode::from(2);

@@ -63,9 +63,9 @@ impl Drawer {
         Marks::new(self.renderer.drawing(), &self.view, map, self.scene)
     }
 
-    /// Returns the units of array `number` of the slot, and its name, if it has one.
-    pub fn words(&self, number: usize) -> ([f64; 2], Label) {
-        self.renderer.drawing().words(number, &self.view)
+    /// Returns the view of array `number` of the slot, and its name, if it has one.
+    pub fn named(&self, number: usize) -> (FieldView, Label) {
+        self.renderer.drawing().named(number, &self.view)
     }
 
     /// Returns where the array lies in its view of a picture, if all are images or line plots.

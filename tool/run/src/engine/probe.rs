@@ -191,6 +191,7 @@ impl Observer for Probe {
                 return;
             }
             barrier(copied, used);
+            // The first array has the bytes of all: see `Things::first`.
             self.pipeline.bindings.point(0, flight, [Bound::Buffer(slot.whole(&self.arrays[0].0))]);
             self.pipeline.dispatch(commands, [flight; 2], &[], [1, 1]);
             barrier(written, on_host);

@@ -351,8 +351,8 @@ impl Overlay {
             if let (Some(found), Some(at)) =
                 (view.engine.observers.under_pointer(), egui.pointer_latest_pos())
             {
-                let (units, name) = view.engine.drawer.words(found.which);
-                graph::found(&paint, at, &graph::words(&found, view.serves, units, name.text()));
+                let (its, name) = view.engine.drawer.named(found.which);
+                graph::found(&paint, at, &graph::words(&found, view.serves, its.units, name.text()));
             }
         }
         if self.is_on() && !has_room {

@@ -33,8 +33,7 @@ impl Running {
     pub(super) fn consult(&mut self, draws_nothing: bool) -> Result<()> {
         let Some(hook) = &mut self.hook else { return Ok(()) };
         if let (Some(found), Some(panel)) = (self.engine.observers.take_clicked(), hook.panel()) {
-            let (units, _) = self.engine.drawer.words(found.which);
-            let values = found.values(units);
+            let values = found.values(self.engine.drawer.named(found.which).0.units);
             panel.push(PanelEvent::Click { array: found.which, index: found.index, values });
         }
         match self.config.present == PresentMode::Fifo || draws_nothing {
