@@ -36,6 +36,8 @@ class Drawn(Described):
     _sent: tuple[list[str], list[Message]]
     _searches: deque[_range.Search]
     _screen: tuple[int, int] | None
+    _camera_then: Camera | None = None
+    """The camera when the renderer last said where it is, if it was not moved from here since."""
 
     if TYPE_CHECKING:
 
@@ -123,6 +125,7 @@ class Drawn(Described):
         status = _status.status(state)
         status = replace(status, camera=self._fit.to_true(status.camera))
         self._screen = None if 0 in status.picture else status.picture
+        self._camera_then = status.camera
         return status
 
     @property
@@ -141,6 +144,8 @@ class Drawn(Described):
         if self._panel.film is not None:
             self._panel.film.settle()
         view = {} if camera is None else {"camera": camera._message()}
+        if camera is not None:
+            self._camera_then = None
         message, files = self._connection.request({"type": "set", "parameters": values, **view}, "parameters")
         close_all(files)
         self._told(message)

@@ -6,7 +6,7 @@ import contextlib
 import math
 from typing import TYPE_CHECKING
 
-from . import _fit
+from . import _fit, _say
 from ._say import warn
 from .errors import ArrayMismatch, WavefieldError
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from . import _looks, _prepare
     from ._status import Camera
     from .field import Field
+
+UNSEEN = 'the camera that was given sees none of it; camera="fit" shows all of it'
 
 WIDEST = 1.0
 """The tangent of an angle from the camera's axis, beyond which nothing is in a picture of a usual shape."""
@@ -26,7 +28,7 @@ def warn_of(seen: _prepare.Seen, look: _looks.Look, fit: _fit.Fit, last: Field |
     """
     why = ""
     with contextlib.suppress(ArrayMismatch):  # of a type that cannot be searched
-        why = _why(seen, look.norm, fit, last if is_new else None) if is_new or seen.search._ends is not None else ""
+        why = _why(seen, look.norm, fit, last) if is_new or seen.search._ends is not None else ""
     if why:
         warn_not_seen(name, why)
 
@@ -52,8 +54,11 @@ def _why(seen: _prepare.Seen, norm: str, fit: _fit.Fit, last: Field | None) -> s
     # A camera that is given now is refused if it is far away. An earlier one stays, wherever the array goes.
     if box is not None and fit.given and _fit._left(fit, box) and last is not None and not last._closed:
         with contextlib.suppress(WavefieldError):
-            if _is_outside(box, last._status().camera):
-                return 'the camera that was given sees none of it; camera="fit" shows all of it'
+            # Each request takes until the next draw. So ask only if the camera that was known last sees none of it, once.
+            known = last._camera_then or last._status().camera
+            if _is_outside(box, known) and UNSEEN not in _say.said and _is_outside(box, last._status().camera):
+                _say.said.add(UNSEEN)
+                return UNSEEN
     return ""
 
 
