@@ -54,7 +54,7 @@ def _why(seen: _prepare.Seen, norm: str, fit: _fit.Fit, last: Field | None) -> s
     # A camera that is given now is refused if it is far away. An earlier one stays, wherever the array goes.
     if box is not None and fit.given and _fit._left(fit, box) and last is not None and not last._closed:
         with contextlib.suppress(WavefieldError):
-            # Each request takes until the next draw. So ask only if the camera that was known last sees none of it, once.
+            # A request takes until the next draw. So ask, once, only if the last camera that is known sees none of it.
             known = last._camera_then or last._status().camera
             if _is_outside(box, known) and UNSEEN not in _say.said and _is_outside(box, last._status().camera):
                 _say.said.add(UNSEEN)
