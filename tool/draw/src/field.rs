@@ -200,6 +200,11 @@ impl FieldRenderer {
         Ok(())
     }
 
+    /// Returns the colour maps of a slot's arrays, as far as there were any.
+    pub fn color_maps(&self) -> &[ColorMap] {
+        &self.color_maps
+    }
+
     /// Uploads another colour map, of array `number` of a slot. Waits for the queue.
     pub fn set_color_map(&mut self, queue: &mut Queue, number: usize, map: ColorMap) -> Result<()> {
         let maps = &mut self.color_maps;

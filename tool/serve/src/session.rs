@@ -594,7 +594,10 @@ mod tests {
         assert!(is_heavy(&at_once));
         let sized = |size| FromClient::Snapshot { after: Some(3), size: Some(size) };
         assert_eq!(say(&mut session, sized([1, 9])), Ok(Ok(sized([1, 9]))));
-        assert_eq!(say(&mut session, sized([0, 9])), Ok(Err("a picture has at least a pixel".into())));
+        assert_eq!(
+            say(&mut session, sized([0, 9])),
+            Ok(Err("`size` must be two whole numbers of at least 1".into()))
+        );
     }
 
     #[test]

@@ -108,8 +108,8 @@ mod tests {
         run_by(Raster::Auto)
     }
 
-    fn run_by(raster: Raster) -> Headless {
-        let config = Config {
+    fn config_by(raster: Raster) -> Config {
+        Config {
             raster,
             grid: Grid { cols: 16, rows: 12 },
             producer: ProducerKind::Compute,
@@ -117,7 +117,11 @@ mod tests {
             validation: Validation::IfInstalled,
             verify: true,
             ..Config::default()
-        };
+        }
+    }
+
+    fn run_by(raster: Raster) -> Headless {
+        let config = config_by(raster);
         let table = DeviceTable::headless(config.validation).unwrap();
         Headless::new(&table.choose(None, config.producer).unwrap(), &config).unwrap()
     }
@@ -247,6 +251,18 @@ mod tests {
         let clip = camera.view_projection(SIZE.width, SIZE.height) * place;
         let [x, y] = [clip.x, clip.y].map(|length| 0.5 + 0.5 * length / clip.w);
         (x * SIZE.width as f32, y * SIZE.height as f32)
+    }
+
+    #[test]
+    fn other_settings_keep_the_colour_maps_of_all_arrays() {
+        let mut run = run();
+        run.engine().set_color_map(2, ColorMap::Magma).unwrap();
+        let config = Config { color_map: ColorMap::Plasma, ..config_by(Raster::Graphics) };
+        let table = DeviceTable::headless(config.validation).unwrap();
+        run.switch(&table.choose(None, config.producer).unwrap(), &config).unwrap();
+        assert_eq!(run.engine().drawer.renderer.color_maps()[2], ColorMap::Magma);
+        assert_eq!(run.engine().drawer.renderer.color_maps()[0], ColorMap::Plasma);
+        end(run);
     }
 
     #[test]

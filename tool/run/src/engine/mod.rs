@@ -81,7 +81,7 @@ impl Engine {
         let choice = &choice;
         let wait_limit = WaitLimit::new(&queue, choice, config);
         queue.patience = wait_limit.limit(None);
-        let made = Setup::make(&mut queue, context.as_ref(), choice, config, (format, flights))?;
+        let made = Setup::make(&mut queue, context.as_ref(), choice, (config, &[]), (format, flights))?;
         let mut pacer = Pacer::new(&queue, made.times.begun.len())?;
         let Setup { producer, check, renderer, times } = made;
         // Nothing may fail from here on: that would leak the producer.

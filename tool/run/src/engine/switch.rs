@@ -8,7 +8,7 @@ use super::work::WaitLimit;
 use crate::scene::make_producer;
 use crate::watch::verify::Check;
 use crate::{Choice, Config, RISK};
-use wavefield_draw::{FieldRenderer, FieldRendererDesc, FieldView, Output};
+use wavefield_draw::{ColorMap, FieldRenderer, FieldRendererDesc, FieldView, Output};
 use wavefield_gpu::cuda::Cuda;
 use wavefield_gpu::vulkan::{Queue, Timestamps};
 use wavefield_gpu::{Error, Result};
@@ -24,12 +24,13 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// Allocates resources for at least `flights` frames in flight. Waits for the queue.
+    /// Allocates resources for at least `flights` frames in flight. `more_maps`: the colour maps of arrays behind the first.
+    /// Waits for the queue.
     pub(super) fn make(
         queue: &mut Queue,
         context: Option<&Cuda>,
         choice: &Choice,
-        config: &Config,
+        (config, more_maps): (&Config, &[ColorMap]),
         (format, flights): (vk::Format, usize),
     ) -> Result<Self> {
         let producer = make_producer(queue, context, config)?;
@@ -45,7 +46,7 @@ impl Setup {
                 scene: config.scene,
                 array: DrawnArray::mesh(config.grid),
                 style: config.style,
-                color_maps: vec![config.color_map],
+                color_maps: [&[config.color_map], more_maps].concat(),
                 samples: config.samples,
                 raster: config.raster,
             },
@@ -76,7 +77,9 @@ impl Engine {
             work.context = choice.context(made, config)?;
         }
         let context = work.context.as_ref().filter(|_| choice.cuda.is_some());
-        let made = Setup::make(&mut work.queue, context, &choice, config, (drawer.format, *flights))?;
+        let more_maps = &drawer.renderer.color_maps()[1..];
+        let made =
+            Setup::make(&mut work.queue, context, &choice, (config, more_maps), (drawer.format, *flights))?;
         let pacer = work.pacer.succeed(&work.queue, made.times.begun.len())?;
         // Nothing may fail from here on.
         work.wait_limit =
