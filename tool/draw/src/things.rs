@@ -39,7 +39,7 @@ impl Drawing {
 
     /// Returns array `number` of the slot, and where it begins in the slot, in bytes.
     pub fn placed(&self, number: usize) -> (&DrawnArray, u64) {
-        match number.checked_sub(1).and_then(|number| self.others.things.get(number)) {
+        match self.others.thing(number) {
             Some(thing) => (&thing.array, thing.offset),
             None => (&self.array, 0),
         }
@@ -192,9 +192,14 @@ impl Others {
         }
     }
 
+    /// Returns array `number`, unless it is the first.
+    fn thing(&self, number: usize) -> Option<&Thing> {
+        self.things.get(number.checked_sub(1)?)
+    }
+
     /// Returns the colour map of array `number`, if it is not that of the first.
     fn map(&self, number: usize) -> Option<ColorMap> {
-        self.things.get(number.checked_sub(1)?)?.look.get().map
+        self.thing(number)?.look.get().map
     }
 
     /// Returns which of the renderer's colour maps uniform `number` is drawn with.
@@ -213,7 +218,7 @@ impl Others {
         number: usize,
         first: (&'a DrawnArray, &FieldView),
     ) -> (&'a DrawnArray, FieldView) {
-        match number.checked_sub(1).and_then(|number| self.things.get(number)) {
+        match self.thing(number) {
             Some(thing) => (&thing.array, thing.look.get().beside(first.1)),
             None => (first.0, *first.1),
         }

@@ -197,16 +197,17 @@ impl SettingsChange {
         if more.len() > looks.len() {
             return Err(format!("`more` has {} entries for {} arrays", more.len(), looks.len()));
         }
-        for (number, (now_look, change)) in looks.iter_mut().zip(more).enumerate() {
+        for (number, (now_look, wanted)) in looks.iter_mut().zip(more).enumerate() {
             let ArrayLook { limits, size, fit, units, look, map } = *now_look;
-            let named = change.colormap.clone().filter(|name| !name.is_empty());
-            let change = Self { colormap: named, ..change.clone() };
+            let named = wanted.colormap.clone().filter(|name| !name.is_empty());
+            let change = Self { colormap: named, ..wanted.clone() };
             let now = ClientParameters { limits, size, fit, units, look, ..now };
             let after = change.apply(now).map_err(|error| format!("`more` {number}: {error}"))?;
             let ClientParameters { field, limits, size, fit, units, look } = after;
-            let map = match &more[number].colormap {
+            let map = match wanted.colormap.as_deref() {
                 None => map,
-                Some(_) => change.colormap.map(|_| field.colormap),
+                Some("") => None,
+                Some(_) => Some(field.colormap),
             };
             *now_look = ArrayLook { limits, size, fit, units, look, map };
         }

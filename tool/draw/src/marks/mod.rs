@@ -51,7 +51,12 @@ impl<'a> Marks<'a> {
 
     /// Returns whether a saved picture has marks.
     pub fn are_saved(&self) -> bool {
-        self.look.axes || self.look.colorbar || self.cells().any(|(_, cell)| cell.is_some())
+        let has_bar = self.look.colorbar && self.marked.iter().any(|one| self.has_bar(one));
+        self.look.axes || has_bar || self.cells().any(|(_, cell)| cell.is_some())
+    }
+
+    fn has_bar(&self, one: &Marked) -> bool {
+        self.has_bars && has_color_map(&one.array)
     }
 
     fn cells(&self) -> impl DoubleEndedIterator<Item = (&Marked, Option<vk::Rect2D>)> + ExactSizeIterator {
@@ -81,7 +86,7 @@ impl<'a> Marks<'a> {
             if cell.is_some() && free.is_positive() {
                 one.title(painter, free);
             }
-            if bars && self.has_bars && has_color_map(&one.array) {
+            if bars && self.has_bar(one) {
                 rest.max.x = one.legend(painter, free, cell.is_none()).unwrap_or(rest.max.x);
             }
         }
@@ -99,13 +104,14 @@ fn part(picture: Rect, cell: vk::Rect2D) -> Rect {
 impl Marked {
     /// Paints the array's name at the upper left corner of its view.
     fn title(&self, painter: &Painter, area: Rect) {
+        if self.name.text().is_empty() {
+            return;
+        }
         let text = painter.layout_no_wrap(self.name.text().to_owned(), FontId::proportional(12.0), PALE);
         let at = area.min + vec2(8.0, 8.0);
-        if !self.name.text().is_empty() {
-            let paper = Rect::from_min_size(at, text.size()).expand2(vec2(3.0, 1.0));
-            painter.rect_filled(paper, 3.0, PAPER);
-            painter.galley(at, text, Color32::WHITE);
-        }
+        let paper = Rect::from_min_size(at, text.size()).expand2(vec2(3.0, 1.0));
+        painter.rect_filled(paper, 3.0, PAPER);
+        painter.galley(at, text, Color32::WHITE);
     }
 
     /// Paints the colour bar at the upper right of `area`, if there is room, and returns its left end. `named`: without a label
