@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -464,7 +466,8 @@ def test_a_field_whose_array_is_far_away_says_so(renderer: FakeRenderer, capsys:
         assert "wavefield.show(x) scales them" in capsys.readouterr().err
         low, high = field.parameters["limits"]
         assert high - low <= _limits.LARGEST
-        field.show(np.full((4, 6), np.nan, np.float32))
+        with pytest.warns(UserWarning, match="The array is not seen: none of its numbers is finite"):
+            field.show(np.full((4, 6), np.nan, np.float32))
 
 
 GPU_ARRAYS: dict[str, Any] = {
@@ -523,6 +526,39 @@ def test_later_arrays_of_a_field_are_looked_at_without_waiting(
         field._before_a_picture()
         assert field.parameters["limits"] == (IMAGE.min() * 10_000, IMAGE.max() * 10_000)
     assert "the colours' limits are now" in capsys.readouterr().err
+
+
+def test_a_picture_is_asked_for_before_its_array_is_known(renderer: FakeRenderer, driver: FakeDriver) -> None:
+    """And once more if the array then has other limits."""
+    driver.streams[50] = []
+    written = threading.Event()
+
+    def asked() -> int:
+        return sum(message["type"] == "render" for message in renderer.received)
+
+    def write() -> int:
+        end = time.monotonic() + 10
+        while not asked() and time.monotonic() < end:
+            time.sleep(0.001)
+        before = asked()
+        written.set()
+        driver.run()
+        return before
+
+    with wavefield.connect(renderer.path, kind="image", shape=(4, 6)) as field:
+        field.show(Dlpack(IMAGE, GPU))
+        for times, pictures in ((1, 1), (100, 2)):
+            written.clear()
+            renderer.received.clear()
+            driver.enqueue(50, written.is_set)
+            field.show(DeviceArray(IMAGE * np.float32(times), stream=50))
+            with ThreadPoolExecutor() as pool:
+                writer = pool.submit(write)
+                field.picture()
+                assert writer.result() == 1, "before it is written"
+            field.status()
+            assert asked() == pictures
+            renderer.draw(driver)
 
 
 def test_the_limits_of_masked_whole_numbers_are_exact(renderer: FakeRenderer) -> None:

@@ -195,6 +195,57 @@ def test_the_same_array_again(started: list[Started], renderer: FakeRenderer) ->
     assert [shown[0, 0] for shown in renderer.frames[2:]] == [1, 2, 3, 4]
 
 
+def test_a_call_that_says_the_same_prepares_nothing(
+    started: list[Started], renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only if all is as it was: what the call says, the array's kind, and what the user has chosen since."""
+    calls: list[Any] = []
+
+    def prepare(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return prepared(*arguments)
+
+    prepared = _prepare.prepare
+    monkeypatch.setattr(_prepare, "prepare", prepare)
+
+    def prepares(array: Any = IMAGE, **said: Any) -> bool:
+        calls.clear()
+        field = wavefield.show(array, **{"memory": "host", "limits": (0, 1), "colormap": "magma", **said})
+        field.status()
+        shown = renderer.frames[-1]
+        np.testing.assert_array_equal(shown, np.ma.filled(array, np.nan).astype(np.float32).reshape(shown.shape))
+        wanted = said.get("colormap", "magma")
+        assert not isinstance(wanted, str) or renderer.parameters["colormap"] == wanted
+        return bool(calls)
+
+    assert prepares()
+    assert not prepares()
+    assert not prepares(IMAGE * 2)
+    assert prepares(colormap="gray")
+    assert prepares()
+    assert prepares(IMAGE[:3])
+    for other in (IMAGE.astype(np.float64), IMAGE[:, ::-1], np.ma.array(IMAGE, mask=IMAGE > 1)):
+        assert prepares(other)
+        assert prepares(other), "it is converted each time"
+    assert not prepares()
+    table = np.zeros((256, 3))
+    assert prepares(colormap=table)
+    assert prepares(colormap=table), "its numbers may have changed"
+    assert prepares()
+    for _ in range(2):
+        calls.clear()
+        wavefield.show({"it": IMAGE}, memory="host", limits=(0, 1), colormap="magma")
+        assert calls
+    assert not prepares()
+    # The user has another map now, and the call says "magma".
+    renderer.parameters["colormap"] = "plasma"
+    renderer.session.send({"type": "parameters", "parameters": renderer.parameters})  # type: ignore[union-attr]
+    assert prepares()
+    assert not prepares()
+    wavefield.show(IMAGE, memory="host").close()
+    assert prepares()
+
+
 def test_a_field_that_was_closed_is_opened_anew(started: list[Started]) -> None:
     wavefield.show(IMAGE, memory="host").close()
     assert started[0].ended == 1

@@ -60,6 +60,14 @@ def entries(arrays: dict[Any, Any], own: Mapping[str, Any], usual: dict[str, Any
     return found
 
 
+def checked(array: Any, its: dict[str, Any], usual: dict[str, Any], columns: Any) -> Entries:
+    """Return the arguments of a call, checked. `its`: those of one array; `usual`: those that may be for several."""
+    is_several = isinstance(array, dict)
+    found = entries(array, its, usual) if is_several else {"": entry({**its, **usual, "array": array})}
+    check_columns(columns, is_several)
+    return found
+
+
 def entry(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of one array, checked. Reads the colour map, once."""
     its = {**NONE, **arguments}

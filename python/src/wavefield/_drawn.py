@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from . import _fit, _limits, _protocol, _range, _status
+from . import _fit, _limits, _nothing, _protocol, _range, _status
 from ._connection import close_all
 from ._described import Described
 from ._say import say_once
@@ -36,6 +36,7 @@ class Drawn(Described):
     _sent: tuple[list[str], list[Message]]
     _searches: deque[_range.Search]
     _screen: tuple[int, int] | None
+    _closed: bool
     _camera_then: Camera | None = None
     """The camera when the renderer last said where it is, if it was not moved from here since."""
 
@@ -43,8 +44,11 @@ class Drawn(Described):
 
         def _check_open(self) -> None: ...
 
-    def _fit_to(self, array: Any) -> None:
-        """Choose limits and fit for an array that is drawn as it is, as `wavefield.show` does."""
+    def _fit_to(self, array: Any, wait: bool = False) -> None:
+        """Choose limits and fit for an array that is drawn as it is, as `wavefield.show` does.
+
+        Without `wait`, those of an array on the GPU may come with a later frame, or with a picture.
+        """
         self._connection.pump()  # the user may have changed them in the window
         choice, fit, layout = self.parameters._choice, self._fit, self._welcome.layout
         sort, places = layout.sort(layout.dtype), layout.has_places
@@ -58,10 +62,11 @@ class Drawn(Described):
                 search.start()
         else:
             self._searches.clear()
-        self._look(wait=new)
+        self._look(wait=new or wait)
 
-    def _look(self, wait: bool) -> None:
-        """Use what was found out about the last arrays. With `wait`, about all of them."""
+    def _look(self, wait: bool) -> bool:
+        """Use what was found out about the last arrays. With `wait`, about all. Return whether they are drawn anew."""
+        changed = False
         while self._searches and (wait or len(self._searches) > MOST_SEARCHES or self._searches[0].done):
             search = self._searches.popleft()
             last, layout, fit = self.parameters._choice, self._welcome.layout, self._fit
@@ -74,12 +79,16 @@ class Drawn(Described):
             # Frames of a mesh are what `Array` says they are.
             if layout.kind != "mesh" or not isinstance(search.array, Frame) or fit.moves:
                 fit = _range.fit_of(fit, layout, layout.dtype, None, ends)
-            if choice is last and fit is self._fit:
+            if search.is_known:
+                _nothing.warn_of(search, ends, "log" if positive else "linear", fit, self)
+            if choice is last and fit == self._fit:
                 continue
             near = choice.drawn_in(_limits.PLAIN)
             if near.limits != choice.limits:
                 say_once("numbers of more than 4e37 have the colour of an end; wavefield.show(x) scales them")
             self._draw_in(near, fit)
+            changed = True
+        return changed
 
     def _draw_in(
         self,

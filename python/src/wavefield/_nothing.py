@@ -11,9 +11,11 @@ from ._say import warn
 from .errors import ArrayMismatch, WavefieldError
 
 if TYPE_CHECKING:
-    from . import _looks, _prepare
+    from collections.abc import Callable
+
+    from . import _limits, _range
+    from ._drawn import Drawn
     from ._status import Camera
-    from .field import Field
 
 UNSEEN = 'the camera that was given sees none of it; camera="fit" shows all of it'
 
@@ -21,14 +23,13 @@ WIDEST = 1.0
 """The tangent of an angle from the camera's axis, beyond which nothing is in a picture of a usual shape."""
 
 
-def warn_of(seen: _prepare.Seen, look: _looks.Look, fit: _fit.Fit, last: Field | None, name: str, is_new: bool) -> None:
-    """Warn if nothing of an array is seen. `is_new`: whether to look at its numbers for that, which takes time.
-
-    `last`: what has the camera.
-    """
+def warn_of(
+    search: _range.Search, ends: Callable[[], _range.Ends], norm: str, fit: _fit.Fit, last: Drawn | None, name: str = ""
+) -> None:
+    """Warn if nothing of an array is seen. `ends` returns those of `search`; `last` has the camera."""
     why = ""
     with contextlib.suppress(ArrayMismatch):  # of a type that cannot be searched
-        why = _why(seen, look.norm, fit, last) if is_new or seen.search._ends is not None else ""
+        why = _why(search, *ends(), norm, fit, last)
     if why:
         warn_not_seen(name, why)
 
@@ -39,15 +40,22 @@ def warn_not_seen(name: str, why: str) -> None:
     warn(f"{what} is not seen: {why}")
 
 
-def _why(seen: _prepare.Seen, norm: str, fit: _fit.Fit, last: Field | None) -> str:
-    values, box = seen.ends()
-    has_colors = any(name == "colors" for name, _ in seen.layout.parts)
-    if seen.layout.has_places and box is None:
+def _why(
+    search: _range.Search,
+    values: _limits.Pair | None,
+    box: _fit.Box | None,
+    norm: str,
+    fit: _fit.Fit,
+    last: Drawn | None,
+) -> str:
+    layout = search.layout
+    has_colors = any(name == "colors" for name, _ in layout.parts)
+    if layout.has_places and box is None:
         return "none of its points has three finite numbers"
     if values is None and not has_colors:
         return "none of its numbers is finite"
-    has_alpha = seen.layout.colours and seen.layout.shape[2] == 4 and not seen.source.on_device
-    if has_alpha and not seen.source.as_numpy()[..., 3].any():
+    has_alpha = layout.colours and layout.shape[2] == 4 and not search.on_device
+    if has_alpha and not search.source.as_numpy()[..., 3].any():
         return "its alpha is 0 everywhere"
     if values is not None and norm == "log" and values[1] <= 0:
         return f'norm="log" shows numbers above 0, and the largest is {values[1]:g}; norm="symlog" shows all'

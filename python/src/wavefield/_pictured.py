@@ -35,7 +35,6 @@ MOST_BEHIND = 7
 class Pictured(Drawn):
     """The part of a field that takes pictures."""
 
-    _closed: bool
     _next: int
     _pictured: bool
     _pictures: _render.Pictures
@@ -61,7 +60,8 @@ class Pictured(Drawn):
         size = None if size is None else _render._sides(size)
         if after is not None and not (self.window and size is None) and not self._has_marks:
             with contextlib.suppress(PicturesInUse, Refused):  # without room for it, it is drawn again
-                return self._render(("color",), None, None, size, after)[0].to_numpy()
+                return self._take(("color",), None, None, size, after)[0].to_numpy()
+        self._look(wait=True)
         # A window has a size of its own, which the user changes.
         return self._screenshot(after, size)
 
@@ -120,8 +120,16 @@ class Pictured(Drawn):
         self._check_open()
         if self._next == 0:
             raise WavefieldError("there is nothing to see yet: hand a frame over first")
-        pictures = self._render(kinds or ("color",), camera, cameras, size, self._next - 1)
+        pictures = self._take(kinds or ("color",), camera, cameras, size, self._next - 1)
         return pictures if len(kinds) > 1 else pictures[0]
+
+    def _take(self, *wish: Any) -> tuple[Picture, ...]:
+        """Take pictures while the last array is looked at, and once more if that changes its limits or its view."""
+        taken = self._render(*wish)
+        if self._look(wait=True):
+            del taken  # others may need its place
+            taken = self._render(*wish)
+        return taken
 
     @_cuda.at_once
     def _render(

@@ -116,7 +116,8 @@ def prepare(
             fit = together or one.fit(look.fit, entry["extent"], camera)
             if axes and fit.box is None and one.layout.has_places:
                 fit = replace(fit, box=one.ends()[1])
-            _nothing.warn_of(one, look, fit, last, name, olds[name].choice.sort != one.sort)
+            if olds[name].choice.sort != one.sort or one.search.is_known:  # to look takes time
+                _nothing.warn_of(one.search, one.ends, look.norm, fit, last, name)
             made = _finished(one, choices[name], fit, entry["limits"], where, look.norm)
         follows = bool(finished) and look.colormap == finished[0][1].colormap
         still = replace(fit, fresh=False) if fit.fresh else fit

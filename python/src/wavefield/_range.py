@@ -98,7 +98,7 @@ class Search:
 
     def __init__(self, array: Any, layout: Layout, context: _cuda.Context | None = None) -> None:
         """`context`: of a GPU that can read the array if it is on none."""
-        self.array = array
+        self.array, self.layout = array, layout
         self.source = array if isinstance(array, Source) else Source(array)
         # Which of a place's numbers is its value. Points without a value have their height's colour.
         self.value = (3 if layout.shape[-1] == 4 else 1) if layout.has_places else None
@@ -122,6 +122,11 @@ class Search:
                     )
                 self._keys = finder.start(source, self.value)
         return finder
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether the ends were asked for."""
+        return self._ends is not None
 
     @property
     def done(self) -> bool:

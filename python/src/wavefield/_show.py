@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
 import threading
 import time
 from dataclasses import replace
+from operator import is_
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _arguments, _cuda, _libraries, _open, _prepare, _say
+from . import _arguments, _cuda, _libraries, _limits, _open, _prepare, _say
+from ._array import rows_are_contiguous
 from ._launch import BROWSER, NO_WINDOW, Renderer, gpu_arguments
 from ._looks import KEPT, USUAL
 from ._say import say, say_once
@@ -47,6 +50,9 @@ NVIDIA = ("/dev/nvidiactl", "/dev/dxg")
 
 UNSEEN_SECONDS = 30.0
 """How long a program without a terminal waits at its end for its window to come to the screen."""
+
+LOOP_SECONDS = 0.1
+"""An array that comes so soon after another is of a loop: its limits may come with the next one, or with a picture."""
 
 GRID = "256x256"
 """The grid of the renderer's own wave, which is drawn until the first array arrives."""
@@ -148,6 +154,12 @@ class _Shower:
         self.rewritten: set[int] = set()
         self.kept: dict[str, Any] = {}
         """What the next array takes over from the connection before."""
+        self.call: tuple[Any, ...] | None = None
+        """What the last call said, if the next can be compared with it. A camera moves again with each call."""
+        self.values: Mapping[str, Any] = {}
+        """The parameters after the last array. The renderer's next ones are another mapping."""
+        self.time = -LOOP_SECONDS
+        """When the last array came."""
         # Only the colours' scale is over the data. Tab brings the rest.
         arguments = ["--grid", GRID, *(["--overlay", "legend"] if window else ["--headless"])]
         arguments += gpu_arguments(device, array_gpu)
@@ -208,18 +220,42 @@ class _Shower:
                 f"{other}: close() the field that show() returned, and show() starts another renderer"
             )
 
+    def another(self, array: Any) -> Source | None:
+        """Return an array that is drawn as the last one was, because its call says the same; None if it is not."""
+        if (field := self.field) is None or field._connection.refused:
+            return None
+        with contextlib.suppress(RendererGone):  # which what follows says, too
+            field._connection.pump()  # the user may have changed what the call says
+        source, layout = Source(array), field._welcome.layout
+        choice = field.parameters._choice
+        is_drawn = field.parameters._values is self.values and not (self.kept or layout.more)
+        # Colours and meshes are looked at while nobody has given their limits.
+        as_it_is = choice.given or not (layout.colours or layout.kind == "mesh")
+        as_it_is = as_it_is and choice.units == _limits.PLAIN and not (field._fit.moves or source.before_mask)
+        # What is read waits for the field's own stream, which another layout would close.
+        if not (is_drawn and as_it_is and source.shape_and_dtype() == (layout.shape, layout.dtype)):
+            return None
+        source = field._read(source)
+        return source if rows_are_contiguous(layout, source.shape, source.strides) else None
+
     def show(
         self,
-        prepared: _prepare.Prepared,
+        prepared: _prepare.Prepared | Source,
         settings: dict[str, Any],
         camera: Any,
         title: str | None,
         memory: Any,
         wait: bool,
     ) -> Showing:
-        """Show an array, with what its call of `show` says."""
-        before = None
+        """Show an array, with what its call of `show` says; one of `another` as the last."""
+        before, last_time, self.time = None, self.time, time.monotonic()
         try:
+            if isinstance(prepared, Source):
+                assert self.field is not None
+                known = prepared if prepared.library_knows else prepared.array
+                self.field._fit_to(known, wait=self.time - last_time > LOOP_SECONDS)
+                _draw(self, self.field, prepared, "", wait)
+                return self._showing()
             field = self.connect(prepared.layout, memory, title)
             _keep_window_open()
             parameters, before = field.parameters, field.parameters._choice
@@ -249,8 +285,11 @@ class _Shower:
             if self.field is None and (self.last is None or isinstance(error, NoRenderer)):
                 self.close()
             raise
+        return self._showing()
+
+    def _showing(self) -> Showing:
         assert self.last is not None
-        self.showing = Showing(self, self.last)
+        self.values, self.showing = self.last.parameters._values, Showing(self, self.last)
         return self.showing
 
     def _connect(self, layout: Layout, memory: Memory | Literal["auto"], title: str | None) -> Field:
@@ -271,6 +310,8 @@ class _Shower:
             say_once(f'frames go through the CPU\'s memory, as with memory="host": {first}', level=level)
         return self.renderer.connect(memory, None, None, title, layout)
 
+
+_PLAIN = (type(None), bool, int, float, str)
 
 _shower: _Shower | None = None
 _lock = threading.RLock()
@@ -370,13 +411,12 @@ def show(
     its = {"colors": colors, "sizes": sizes, "vectors": vectors, "faces": faces, "edges": edges, "extent": extent}
     usual = {"kind": kind, "limits": limits, "size": size, "colormap": colormap, "invert": invert}
     usual |= {"norm": norm, "linthresh": linthresh, "label": label}
-    if is_several := isinstance(array, dict):
-        several = _arguments.entries(array, its, usual)
-    else:
-        several = {"": _arguments.entry({**its, **usual, "array": array})}
-    _arguments.check_columns(columns, is_several)
     settings = {"colorbar": colorbar, "axes": axes}
-    _check(title, settings, camera)
+    said = (*its.values(), *usual.values(), columns, colorbar, axes, camera, title, memory, window, device)
+    several: _arguments.Entries = {}
+    if is_new := _shower is None or isinstance(array, dict) or not _is_same(said, _shower.call):
+        several = _arguments.checked(array, its, usual, columns)
+        _check(title, settings, camera)
     told = False
     if _shower is not None and _shower.last is not None:
         _shower.last._panel.call()
@@ -387,10 +427,17 @@ def show(
                 last = None if stays is None else stays.last
                 kept = {} if stays is None else stays.kept
                 with _cuda.NOTHING if last is None or last._context is None else last._context.current():
+                    if not is_new and stays is not None and (source := stays.another(array)) is not None:
+                        return stays.show(source, settings, camera, title, memory, wait)
+                    several = several or _arguments.checked(array, its, usual, columns)
                     prepared = _prepare.prepare(several, columns, camera, last, kept, axes)
                     shower = _started(prepared.source, window, device) if stays is None else stays
                     shower.check_device(device)
-                    return shower.show(prepared, settings, camera, title, memory, wait)
+                    shower.call = None
+                    showing = shower.show(prepared, settings, camera, title, memory, wait)
+                    if not (prepared.converted or prepared.names) and all(map(_is_plain, said)) and camera is None:
+                        shower.call = said
+                    return showing
             except KeyboardInterrupt as stop:
                 raise stop.with_traceback(None) from None  # without the lines of this package
             except Refused as refused:
@@ -400,6 +447,19 @@ def show(
                     raise
                 say(f"what was shown before could not be drawn: {refused}")
                 told = True
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value cannot change between two calls."""
+    return type(value) in _PLAIN or (type(value) is tuple and all(type(one) in _PLAIN for one in value))
+
+
+def _is_same(said: tuple[Any, ...], last: tuple[Any, ...] | None) -> bool:
+    """Return whether a call says what the last one said, of which all is plain."""
+    if last is None:
+        return False
+    # In a loop, they are mostly the same objects.
+    return all(map(is_, said, last)) or (all(map(_is_plain, said)) and said == last)
 
 
 def _started(source: Source, window: bool | Literal["notebook"] | None, device: int | None) -> _Shower:
@@ -475,6 +535,7 @@ def _before_the_end() -> None:
             seen = seen or 0 not in field.status().picture
             if seen:
                 field._before_a_picture()
+                field._look(wait=True)
             field._connection.pump(timeout=1.0)
     except Refused as refused:
         say(f"what was shown could not be drawn: {refused}")

@@ -427,7 +427,8 @@ class Field(Interactive):
         with self._turn:
             if self._later is not None:
                 self._show(self._later, True, True)
-        self._look(wait=True)
+        # Limits that follow each array nearly always change.
+        self._look(wait=self.parameters._choice.follows)
 
     def _read(self, array: Any) -> _source.Source:
         """Return where an array lies."""
