@@ -34,7 +34,7 @@ source_of() {
         surfaces) echo crates/vulkan-cuda/examples/formats/surfaces.cu ;;
         swell) echo examples/bevy/src/swell.cu ;;
         squares) echo examples/eframe/src/squares.cu ;;
-        range) echo python/src/wavefield/range.cu ;;
+        range) echo python/src/wavefield/_look/range.cu ;;
         *) echo "$folder/$1.cu" ;;
     esac
 }

@@ -16,7 +16,8 @@ import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import UUID, FakeRenderer
 from started import Started
-from wavefield import _cuda, _show
+from wavefield import _show
+from wavefield._memory import cuda as _cuda
 from wavefield.errors import CudaMissing
 
 # The tests send SIGINT, which a shell's background jobs and their children ignore by default.
@@ -56,7 +57,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a field wait less, at its end, for a GPU that never answers."""
     for name in ("CLOSE_SECONDS", "REACHED_SECONDS"):
-        monkeypatch.setattr(f"wavefield._rings.{name}", 0.05)
+        monkeypatch.setattr(f"wavefield._handoff.rings.{name}", 0.05)
 
 
 @pytest.fixture
@@ -92,4 +93,4 @@ def without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     def driver() -> Any:
         raise CudaMissing("no CUDA driver here")
 
-    monkeypatch.setattr("wavefield._cuda.driver", driver)
+    monkeypatch.setattr("wavefield._memory.cuda.driver", driver)

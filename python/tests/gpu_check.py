@@ -529,7 +529,7 @@ def each_kind(out: Path, library: str, make: Make) -> str:
                 fill(bits_of(index))
                 shown = field.show(array)
                 if index < 2:
-                    place = field._place(wavefield._source.Source(array).read(), False)
+                    place = field._place(wavefield._memory.source.Source(array).read(), False)
                     assert not isinstance(place, str), f"{library}, {name}: copied: {place}"
                     allocation, offset = place
                     assert allocation.address + offset == pointer_of(array), "it is drawn from where it is"
@@ -762,7 +762,7 @@ def picture_waits(out: Path) -> str:
     """Each wait that is left out shows as wrong pixels; with all of them there are none."""
     if MEMORY == "host":
         raise Skipped("host memory has no streams")
-    from wavefield import _places
+    from wavefield._pictures import places as _places
 
     library, layout = picture_library(), gpu_pictures.Noise.layout
     with seen_by(out, "picture-waits", layout) as (field, _):
@@ -867,8 +867,8 @@ def fits(out: Path) -> str:
     import numpy as np
 
     from projection import project
-    from wavefield import _fit, _limits, _range
-    from wavefield._layout import Layout
+    from wavefield._look import fit as _fit, limits as _limits, range as _range
+    from wavefield._memory.layout import Layout
 
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     numbers = np.random.default_rng(51)
@@ -1018,7 +1018,7 @@ def peer(out: Path) -> str:
     """Arrays on GPU 1, shown by a renderer on GPU 0, make the same pictures as NumPy's. `launch(like=)` finds GPU 1."""
     need("torch", "cuda.bindings")
     os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # memory that only device 1 may access
-    from wavefield import _cuda
+    from wavefield._memory import cuda as _cuda
 
     if MEMORY != "cuda" or _cuda.count() < 2:
         raise Skipped("one GPU")
@@ -1159,7 +1159,7 @@ def ranks(count: int, *options: str) -> Iterator[list[Rank]]:
 def one_wave_on_several(out: Path) -> str:
     """One rank and two make the same picture; how long a frame takes; every vertex is that of its frame."""
     need("torch", "cuda.bindings")
-    from wavefield import _cuda
+    from wavefield._memory import cuda as _cuda
 
     if MEMORY != "cuda" or _cuda.count() < 2:
         raise Skipped("one GPU")
@@ -1192,7 +1192,7 @@ def one_wave_on_several(out: Path) -> str:
 def rank_fails(out: Path, how: signal.Signals, resume_after: float | None = None) -> str:
     """Make a rank fail. It is named, rank 0 exits with 1, and the renderer keeps the last whole frame."""
     need("torch", "cuda.bindings")
-    from wavefield import _cuda
+    from wavefield._memory import cuda as _cuda
 
     if MEMORY != "cuda" or _cuda.count() < 2:
         raise Skipped("one GPU")

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 import wavefield
-from wavefield import Camera, _cuda
+from wavefield import Camera
+from wavefield._memory import cuda as _cuda
 
 ROWS, COLS = 40, 60
 SCREEN = (160, 90)

@@ -25,8 +25,9 @@ import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import UUID, FakeRenderer
 from started import Started
-from wavefield import _dlpack, _launch, _source
-from wavefield._streams import Stream
+from wavefield import _launch
+from wavefield._memory import dlpack as _dlpack, source as _source
+from wavefield._memory.streams import Stream
 
 IMAGE = np.random.default_rng(7).random((4, 6), np.float32)
 WIDE = np.random.default_rng(8).random((4, 9), np.float32)

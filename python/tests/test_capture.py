@@ -17,7 +17,7 @@ from fake_driver import STATUS, FakeDriver
 from fake_renderer import FakeRenderer
 from started import Started
 from test_arrays import GPU, Cuda, Dlpack
-from wavefield import _dlpack
+from wavefield._memory import dlpack as _dlpack
 
 ACTIVE = STATUS.CU_STREAM_CAPTURE_STATUS_ACTIVE
 IMAGE = np.ones((3, 5, 4), np.float32)
@@ -142,7 +142,7 @@ def test_wavefield_show_on_a_chosen_stream(started: list[Started], renderer: Fak
 def test_closing_keeps_what_a_copy_still_reads(
     shown: wavefield.Field, library: Library, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wavefield._rings._abandoned", [])
+    monkeypatch.setattr("wavefield._handoff.rings._abandoned", [])
     array = IMAGE + 1
     read = weakref.ref(array)
     frame = next(shown.frames())

@@ -19,7 +19,7 @@ import pytest
 import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session
-from wavefield import _cuda, _dlpack
+from wavefield._memory import cuda as _cuda, dlpack as _dlpack
 
 
 class DeviceArray:
@@ -460,15 +460,15 @@ def test_a_context_that_has_failed_is_not_unmapped(field: wavefield.Field, drive
 def test_arrays_that_come_and_go_without_a_pause_do_not_pile_up(
     field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wavefield._allocations.MOST_RETIRED", 4)
-    monkeypatch.setattr("wavefield._allocations.RETIRED_SECONDS", 0.01)
+    monkeypatch.setattr("wavefield._handoff.allocations.MOST_RETIRED", 4)
+    monkeypatch.setattr("wavefield._handoff.allocations.RETIRED_SECONDS", 0.01)
     held = threading.Event()
     driver.enqueue(1, held.is_set)
     for _ in range(6):
         field.empty()
     assert len(driver.mapped) == 3 + 6, "it waits a while, and then goes on"
     held.set()
-    monkeypatch.setattr("wavefield._allocations.RETIRED_SECONDS", 60.0)
+    monkeypatch.setattr("wavefield._handoff.allocations.RETIRED_SECONDS", 60.0)
     array = field.empty()
     assert len(driver.mapped) == 3 + 1
     del array

@@ -16,7 +16,8 @@ from fake_driver import DEVICE_0, FakeDriver
 from fake_renderer import UUID, FakeRenderer
 from started import Started
 from test_imports import CHUNK, Tensor, mapped
-from wavefield import _dlpack, _launch
+from wavefield import _launch
+from wavefield._memory import dlpack as _dlpack
 
 UUID_0 = "11" * 16
 """Of device 0. The renderer draws on device 1."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wavefield import _dlpack
+from wavefield._memory import dlpack as _dlpack
 
 
 class Owner:

@@ -22,7 +22,7 @@ import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session, memfd, message_of
 from started import Started
-from wavefield._connection import close_all, default_socket
+from wavefield._renderer.connection import close_all, default_socket
 
 
 def descriptors() -> int:
@@ -132,7 +132,7 @@ def shared_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the path that stands for the folder in /tmp. The folder does not exist yet."""
     folder = tmp_path / "wavefield-user"
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    monkeypatch.setattr("wavefield._connection.shared_folder", lambda: folder)
+    monkeypatch.setattr("wavefield._renderer.connection.shared_folder", lambda: folder)
     return folder
 
 

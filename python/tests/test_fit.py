@@ -15,7 +15,7 @@ from fake_renderer import FakeRenderer
 from projection import project
 from test_end_to_end import WHY_NOT
 from wavefield import _launch, _show
-from wavefield._layout import Kind
+from wavefield._memory.layout import Kind
 
 pytestmark = pytest.mark.usefixtures("started")
 RANDOM = np.random.default_rng(51)

@@ -327,7 +327,7 @@ def test_a_picture_of_an_earlier_frame_is_refused(host: wavefield.Field, rendere
 def test_a_picture_that_does_not_come(
     host: wavefield.Field, renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wavefield._picture.DRAWN_SECONDS", 0.05)
+    monkeypatch.setattr("wavefield._pictures.picture.DRAWN_SECONDS", 0.05)
     renderer.answers["snapshot"] = lambda *_: None
     for _ in host.frames(1):
         pass

@@ -227,7 +227,7 @@ def test_what_is_shown_last_is_held_until_the_renderer_has_left(
 def test_only_so_many_are_kept(
     field: wavefield.Field, driver: FakeDriver, renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wavefield._imports.MOST_IMPORTS", 2)
+    monkeypatch.setattr("wavefield._handoff.imports.MOST_IMPORTS", 2)
     tensors = [Tensor(mapped(driver, CHUNK)) for _ in range(3)]
     for value, index in enumerate((0, 1, 0, 2, 0, 1)):
         show(field, tensors[index], value)
@@ -292,7 +292,7 @@ def test_cupys_memory(
 ) -> None:
     cupy = FakeCupy()
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr("wavefield._allocator._pool", [])
+    monkeypatch.setattr("wavefield._memory.allocator._pool", [])
     with wavefield.allocator():
         address, free = cupy.current(3000)
     assert vars(cupy)["current"] is None
@@ -320,7 +320,7 @@ def test_cupys_memory_that_is_freed_while_the_gpu_works_is_waited_for(
     """CuPy's pool frees its unused blocks when the GPU is out of memory. They are unmapped once the GPU is idle."""
     cupy = FakeCupy()
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr("wavefield._allocator._pool", [])
+    monkeypatch.setattr("wavefield._memory.allocator._pool", [])
     create = driver.cuMemCreate
 
     def one_chunk(size: int, prop: Any, flags: int) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import wavefield
-from wavefield._layout import Layout, kind_of
+from wavefield._memory.layout import Layout, kind_of
 
 
 @pytest.mark.parametrize(

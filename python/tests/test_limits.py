@@ -20,8 +20,10 @@ from test_arrays import GPU, Dlpack
 from test_cuda import DeviceArray
 from test_end_to_end import SMALL, WHY_NOT
 from test_show import prepared_of
-from wavefield import _limits, _range, _say, _show, _source
-from wavefield._layout import Kind, Layout
+from wavefield import _say, _show
+from wavefield._look import limits as _limits, range as _range
+from wavefield._memory import source as _source
+from wavefield._memory.layout import Kind, Layout
 
 pytestmark = pytest.mark.usefixtures("started")
 RAMP = np.linspace(0, 1, 24).reshape(4, 6)

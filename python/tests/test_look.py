@@ -13,7 +13,7 @@ import pytest
 import wavefield
 from test_end_to_end import WHY_NOT
 from wavefield import _show
-from wavefield._colors import _table
+from wavefield._look.colors import _table
 
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 

@@ -13,7 +13,8 @@ from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer
 from started import Started
 from test_show import OnTheGpu
-from wavefield import Camera, _nothing, _say
+from wavefield import Camera, _say
+from wavefield._look import nothing as _nothing
 
 NAN = np.full((4, 6), np.nan, np.float32)
 CLOUD = np.random.default_rng(5).normal(size=(6, 3)).astype(np.float32)

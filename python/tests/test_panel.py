@@ -14,7 +14,7 @@ import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer
 from started import Started
-from wavefield import _panel
+from wavefield._renderer import panel as _panel
 
 IMAGE = np.random.default_rng(3).random((4, 6), np.float32)
 

@@ -14,7 +14,7 @@ from started import Started
 from test_cuda import DeviceArray
 from test_show import OnTheGpu
 from test_window import until
-from wavefield._layout import Layout
+from wavefield._memory.layout import Layout
 
 CLOUD = np.random.default_rng(5).normal(size=(6, 3)).astype(np.float32)
 RGB = np.arange(18, dtype=np.uint8).reshape(6, 3)

@@ -12,7 +12,7 @@ import pytest
 
 import wavefield
 from fake_renderer import FakeRenderer
-from wavefield import _picture
+from wavefield._pictures import picture as _picture
 
 
 def pixels(png: bytes) -> np.ndarray:

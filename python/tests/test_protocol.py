@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from wavefield import ProtocolError, VersionMismatch, _protocol
-from wavefield._layout import Layout
-from wavefield._ring import free_before, ready_after, slot
+from wavefield import ProtocolError, VersionMismatch
+from wavefield._handoff.ring import free_before, ready_after, slot
+from wavefield._memory.layout import Layout
+from wavefield._renderer import protocol as _protocol
 
 
 def good() -> dict[str, Any]:

@@ -20,8 +20,10 @@ import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer
 from test_end_to_end import EXAMPLES, WHY_NOT
-from wavefield import Camera, _dlpack, _picture, _places, _render
-from wavefield._streams import Stream
+from wavefield import Camera
+from wavefield._memory import dlpack as _dlpack
+from wavefield._memory.streams import Stream
+from wavefield._pictures import picture as _picture, places as _places, render as _render
 
 KINDS: tuple[Any, ...] = ("color", "depth", "normal", "index")
 DTYPES = {"color": "uint8", "depth": "float32", "normal": "float32", "index": "int32"}

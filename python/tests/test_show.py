@@ -17,7 +17,8 @@ from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session
 from started import Started
 from test_arrays import GPU, Dlpack
-from wavefield import _arguments, _prepare, _say, _show
+from wavefield import _say, _show
+from wavefield._look import arguments as _arguments, prepare as _prepare
 from wavefield.errors import CudaMissing
 
 TESTS = Path(__file__).parent

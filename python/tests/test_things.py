@@ -14,9 +14,9 @@ from started import Started
 from test_parts import CLOUD, FACES, RGB
 from test_show import OnTheGpu
 from test_window import until
-from wavefield import _looks, _prepare
-from wavefield._layout import Layout
-from wavefield._protocol import hello, welcome
+from wavefield._look import looks as _looks, prepare as _prepare
+from wavefield._memory.layout import Layout
+from wavefield._renderer.protocol import hello, welcome
 
 OTHER = (10 + 2 * CLOUD).astype(np.float64)
 IMAGE = np.arange(15, dtype=np.float32).reshape(3, 5)

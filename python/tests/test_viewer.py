@@ -17,8 +17,8 @@ import wavefield
 from started import Started
 from test_end_to_end import WHY_NOT
 from test_panel import until
-from wavefield import _viewer
-from wavefield._viewer import Viewer
+from wavefield._renderer import viewer as _viewer
+from wavefield._renderer.viewer import Viewer
 
 
 class Renderer:
@@ -119,7 +119,7 @@ def test_a_renderer_that_ends_keeps_nobody_waiting(viewer: Viewer, there: Render
 
 def test_a_field_without_a_window_in_the_notebook_says_so(started: list[Started]) -> None:
     pytest.importorskip("anywidget")
-    from wavefield._window import Window
+    from wavefield._pictures.window import Window
 
     field = wavefield.show(np.zeros((2, 2), np.float32), memory="host")
     assert field._repr_mimebundle_() == {}

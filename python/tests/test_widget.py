@@ -125,7 +125,8 @@ def test_an_image_slides_with_the_pointer(renderer: FakeRenderer) -> None:
 
 def test_the_numbers_are_the_windows() -> None:
     source = "".join((ROOT / f"tool/{name}.rs").read_text() for name in ("draw/src/camera", "window/src/controls"))
-    from wavefield import _status, widget
+    from wavefield import widget
+    from wavefield._renderer import status as _status
 
     for pattern, number in [
         (r"PER_PIXEL: f32 = ([\d.]+)", _status._PER_PIXEL),

@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING, Any
 if sys.platform != "linux":
     raise ImportError("wavefield runs on Linux only, because programs hand their arrays over as file descriptors")
 
-from ._allocator import allocator
-from ._array import Array
 from ._connect import connect
+from ._handoff.shown import Shown
 from ._launch import launch
-from ._render import Picture
+from ._memory.allocator import allocator
+from ._memory.array import Array
+from ._memory.streams import Stream
+from ._pictures.render import Picture
+from ._renderer.status import Camera, Status
 from ._show import show
-from ._shown import Shown
-from ._status import Camera, Status
-from ._streams import Stream
 from .errors import (
     ArrayMismatch,
     Busy,
@@ -116,7 +116,7 @@ def __getattr__(name: str) -> Any:
             if "rename" in str(missing):  # a file hides the library
                 raise
             try:
-                from ._window import Window as Widget  # type: ignore[assignment]  # which needs less
+                from ._pictures.window import Window as Widget  # type: ignore[assignment]  # which needs less
             except LibraryMissing:
                 raise missing from None
 

@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._connection import default_socket
-from ._layout import PARTS, SHAPES, Layout, dtype_name, kind_of
+from ._memory.layout import PARTS, SHAPES, Layout, dtype_name, kind_of
+from ._renderer.connection import default_socket
 from .errors import ArrayMismatch
 from .field import Field
 
 if TYPE_CHECKING:
-    from ._layout import Kind
-    from ._protocol import Memory
+    from ._memory.layout import Kind
+    from ._renderer.protocol import Memory
 
     Parts = dict[str, tuple[int, ...] | tuple[tuple[int, ...], str]]
 

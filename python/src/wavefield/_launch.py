@@ -16,11 +16,12 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _cuda, _libraries, _source
+from . import _libraries
 from ._connect import layout_of, program
-from ._connection import close_all
+from ._memory import cuda as _cuda, source as _source
+from ._renderer.connection import close_all
+from ._renderer.viewer import Viewer
 from ._say import say_once
-from ._viewer import Viewer
 from .errors import Busy, CudaError, NoRenderer, RendererGone
 from .field import Field
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ._connect import Parts
-    from ._layout import Kind, Layout
-    from ._protocol import Memory
+    from ._memory.layout import Kind, Layout
+    from ._renderer.protocol import Memory
 
 BROWSER = "`wavefield serve --web` shows in a browser what wavefield.connect() draws"
 NO_WINDOW = f"no window opens, because the display of DISPLAY or WAYLAND_DISPLAY does not answer; {BROWSER}"

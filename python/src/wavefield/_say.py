@@ -18,7 +18,7 @@ def say(words: str, level: int = logging.WARNING) -> None:
 def warn(words: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line of the user's program that has called this package."""
     level, caller = 1, sys._getframe()
-    while caller.f_back is not None and caller.f_globals.get("__package__") == __package__:
+    while caller.f_back is not None and str(caller.f_globals.get("__package__")).partition(".")[0] == __package__:
         level, caller = level + 1, caller.f_back
     warnings.warn(words, category, stacklevel=level)
 

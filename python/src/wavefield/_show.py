@@ -12,13 +12,15 @@ from dataclasses import replace
 from operator import is_
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _arguments, _cuda, _libraries, _limits, _open, _prepare, _say
-from ._array import rows_are_contiguous
+from . import _libraries, _open, _say
 from ._launch import BROWSER, NO_WINDOW, Renderer, gpu_arguments
-from ._looks import KEPT, USUAL
+from ._look import arguments as _arguments, limits as _limits, prepare as _prepare
+from ._look.looks import KEPT, USUAL
+from ._memory import cuda as _cuda
+from ._memory.array import rows_are_contiguous
+from ._memory.source import Source
+from ._renderer.status import camera_of
 from ._say import say, say_once
-from ._source import Source
-from ._status import camera_of
 from .errors import (
     ArrayMismatch,
     CudaError,
@@ -37,10 +39,10 @@ from .field import Field
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._layout import Kind, Layout
-    from ._protocol import Memory
-    from ._shown import Shown
-    from ._status import Camera
+    from ._handoff.shown import Shown
+    from ._memory.layout import Kind, Layout
+    from ._renderer.protocol import Memory
+    from ._renderer.status import Camera
 
 SAVE = 'field.save("picture.png") writes the picture'
 NO_DISPLAY = f"there is no display, so no window opens; {BROWSER}"

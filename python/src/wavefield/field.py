@@ -9,18 +9,22 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from . import _cuda, _fit, _limits, _open, _protocol, _range, _render, _say, _source, _streams
-from ._allocations import Allocation, Allocations
-from ._array import Array
-from ._connection import Connection, close_all
-from ._imports import Imports
-from ._interactive import Interactive
-from ._panel import Panel
-from ._parameters import Clock, Parameters
-from ._parts import NONE, check_parts, with_parts
-from ._rings import CudaRing, HostRing, Ring
+from . import _open, _say
+from ._handoff.allocations import Allocation, Allocations
+from ._handoff.imports import Imports
+from ._handoff.rings import CudaRing, HostRing, Ring
+from ._handoff.shown import Shown
+from ._look import fit as _fit, limits as _limits, range as _range
+from ._look.parameters import Clock, Parameters
+from ._look.parts import NONE, check_parts, with_parts
+from ._memory import cuda as _cuda, source as _source, streams as _streams
+from ._memory.array import Array
+from ._pictures import render as _render
+from ._pictures.interactive import Interactive
+from ._renderer import protocol as _protocol
+from ._renderer.connection import Connection, close_all
+from ._renderer.panel import Panel
 from ._say import is_new, say
-from ._shown import Shown
 from .errors import (
     ArrayMismatch,
     CopyWarning,
@@ -40,11 +44,11 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from ._host import HostMemory
-    from ._layout import Layout
-    from ._looks import Look
-    from ._protocol import Memory, Message
-    from ._streams import Stream
+    from ._look.looks import Look
+    from ._memory.host import HostMemory
+    from ._memory.layout import Layout
+    from ._memory.streams import Stream
+    from ._renderer.protocol import Memory, Message
 
 
 class Field(Interactive):

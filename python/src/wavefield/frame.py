@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
-from . import _source
-from ._array import Array, Part
-from ._cuda import DeviceMemory
+from ._memory import source as _source
+from ._memory.array import Array, Part
+from ._memory.cuda import DeviceMemory
 from .errors import FrameHandedOver
 
 if TYPE_CHECKING:
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ._host import HostMemory
-    from ._layout import Layout
-    from ._streams import Stream
+    from ._memory.host import HostMemory
+    from ._memory.layout import Layout
+    from ._memory.streams import Stream
 
 
 class Frame(Array):

@@ -12,7 +12,8 @@ from typing import Any
 
 from numba import cuda
 
-from . import _cuda, _open
+from . import _open
+from ._memory import cuda as _cuda
 from .errors import Refused
 
 

@@ -7,7 +7,8 @@ import base64
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from . import _libraries, _picture
+from . import _libraries
+from ._pictures import picture as _picture
 from .errors import WavefieldError, brief
 from .field import Field
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ._status import Camera
+    from ._renderer.status import Camera
     from .frame import Frame
 
 # As in tool/window/src/controls.rs and tool/draw/src/view.rs: pixels of the wheel, and where an image just fits.
@@ -36,7 +37,7 @@ class Widget(_libraries.need("jupyter_rfb", "wavefield.Widget").RemoteFrameBuffe
         """Return the window itself, if the field has it in the notebook."""
         if getattr(field, "_viewer", None) is None:
             return super().__new__(cls, field, *arguments, **options)
-        from ._window import Window
+        from ._pictures.window import Window
 
         return Window(field, *arguments, **options)
 
