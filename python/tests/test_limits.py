@@ -22,7 +22,7 @@ from test_end_to_end import SMALL, WHY_NOT
 from test_show import prepared_of
 from wavefield import _say, _show
 from wavefield._look import limits as _limits, range as _range
-from wavefield._memory import source as _source
+from wavefield._memory import numbers as _numbers, source as _source
 from wavefield._memory.layout import Kind, Layout
 
 pytestmark = pytest.mark.usefixtures("started")
@@ -207,7 +207,7 @@ def test_the_array_s_own_device_converts_it(renderer: FakeRenderer, driver: Fake
 def test_jax() -> None:
     jax = pytest.importorskip("jax")
     array = jax.numpy.asarray(2**27 + np.arange(24).reshape(4, 6), "int32")
-    assert _limits.units((2**27, 2**27 + 23), "int32") != _limits.PLAIN
+    assert _limits.units((2**27, 2**27 + 23), "int32") != _numbers.PLAIN
     scaled = _source.Source(array).scaled([(float(2**27), 23.0)]).array
     assert scaled.dtype == "float32"
     np.testing.assert_allclose(np.asarray(scaled), np.arange(24).reshape(4, 6) / 23, atol=1e-6)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _libraries, _open, _say
 from ._launch import BROWSER, NO_WINDOW, Renderer, gpu_arguments
-from ._look import arguments as _arguments, limits as _limits, prepare as _prepare
+from ._look import arguments as _arguments, prepare as _prepare
 from ._look.looks import KEPT, USUAL
-from ._memory import cuda as _cuda
+from ._memory import cuda as _cuda, numbers as _numbers
 from ._memory.array import rows_are_contiguous
 from ._memory.source import Source
 from ._renderer.status import camera_of
@@ -233,7 +233,7 @@ class _Shower:
         is_drawn = field.parameters._values is self.values and not (self.kept or layout.more)
         # Colours and meshes are looked at while nobody has given their limits.
         as_it_is = choice.given or not (layout.colours or layout.kind == "mesh")
-        as_it_is = as_it_is and choice.units == _limits.PLAIN and not (field._fit.moves or source.before_mask)
+        as_it_is = as_it_is and choice.units == _numbers.PLAIN and not (field._fit.moves or source.before_mask)
         # What is read waits for the field's own stream, which another layout would close.
         if not (is_drawn and as_it_is and source.shape_and_dtype() == (layout.shape, layout.dtype)):
             return None

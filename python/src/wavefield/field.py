@@ -14,10 +14,10 @@ from ._handoff.allocations import Allocation, Allocations
 from ._handoff.imports import Imports
 from ._handoff.rings import CudaRing, HostRing, Ring
 from ._handoff.shown import Shown
-from ._look import fit as _fit, limits as _limits, range as _range
+from ._look import fit as _fit, range as _range
 from ._look.parameters import Clock, Parameters
 from ._look.parts import NONE, check_parts, with_parts
-from ._memory import cuda as _cuda, source as _source, streams as _streams
+from ._memory import cuda as _cuda, numbers as _numbers, source as _source, streams as _streams
 from ._memory.array import Array
 from ._pictures import render as _render
 from ._pictures.interactive import Interactive
@@ -271,7 +271,7 @@ class Field(Interactive):
         self._ring.refuse_capture(frame)
         # Later frames have the limits of the first: to look at each would wait for the GPU.
         last = self.parameters._choice
-        unknown = last.sort is None or last.units != _limits.PLAIN or self._fit.moves
+        unknown = last.sort is None or last.units != _numbers.PLAIN or self._fit.moves
         if unknown and not fitted:
             self._fit_to(frame)
         self._handing_over = frame.index

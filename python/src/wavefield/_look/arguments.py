@@ -7,6 +7,7 @@ import operator
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+from .._memory import numbers as _numbers
 from .._memory.layout import MOST_THINGS, PARTS
 from ..errors import ArrayMismatch, brief
 from . import colors as _colors, limits as _limits, parts as _parts
@@ -83,7 +84,7 @@ def entry(arguments: Mapping[str, Any]) -> dict[str, Any]:
     if its["colormap"] is not None:
         its["colormap"] = _colors.text_of(its["colormap"])
     if its["linthresh"] is not None:
-        its["linthresh"] = float(_limits.number("linthresh", its["linthresh"]))
+        its["linthresh"] = float(_numbers.number("linthresh", its["linthresh"]))
         if its["linthresh"] < 0:
             raise ValueError(f"linthresh must not be below 0, and is {brief(its['linthresh'])}")
     if not isinstance(its["size"], Real | None):
@@ -92,7 +93,7 @@ def entry(arguments: Mapping[str, Any]) -> dict[str, Any]:
             "each, and save(path, size=(w, h)) is the picture's"
         )
     if its["size"] is not None:
-        its["size"] = float(_limits.number("size", its["size"]))
+        its["size"] = float(_numbers.number("size", its["size"]))
     return its
 
 

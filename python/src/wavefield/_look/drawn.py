@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from .._memory import numbers as _numbers
 from .._renderer import protocol as _protocol, status as _status
 from .._renderer.connection import close_all
 from .._renderer.described import Described
@@ -53,7 +54,7 @@ class Drawn(Described):
         self._connection.pump()  # the user may have changed them in the window
         choice, fit, layout = self.parameters._choice, self._fit, self._welcome.layout
         sort, places = layout.sort(layout.dtype), layout.has_places
-        new = choice.sort != sort or (places and fit.sort != sort) or choice.units != _limits.PLAIN or fit.moves
+        new = choice.sort != sort or (places and fit.sort != sort) or choice.units != _numbers.PLAIN or fit.moves
         chosen = choice.given or (layout.kind == "mesh" and not choice.follows)
         if new or not (chosen and (fit.given or not places)):
             search = _range.Search(array, layout, self._context)
@@ -84,7 +85,7 @@ class Drawn(Described):
                 _nothing.warn_of(search, ends, "log" if positive else "linear", fit, self)
             if choice is last and fit == self._fit:
                 continue
-            near = choice.drawn_in(_limits.PLAIN)
+            near = choice.drawn_in(_numbers.PLAIN)
             if near.limits != choice.limits:
                 say_once("numbers of more than 4e37 have the colour of an end; wavefield.show(x) scales them")
             self._draw_in(near, fit)

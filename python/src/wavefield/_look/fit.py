@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from .._memory import numbers as _numbers
 from .._renderer.status import _MOST_DISTANT, _NEAREST, _TARGET_FARTHEST, Camera
 from .._say import say_once
 from ..errors import Refused, brief
@@ -63,7 +64,7 @@ class Fit:
         return x, y, z
 
     @property
-    def units(self) -> list[_limits.Pair]:
+    def units(self) -> list[_numbers.Pair]:
         """Return the units in which x, y and z are drawn."""
         return [(offset, self.factor) for offset in self.offset]
 
@@ -144,7 +145,7 @@ class Fit:
 
 def of_extent(extent: Any, sort: tuple[Any, ...]) -> Fit:
     """Return the fit of a surface with these ends of x (columns) and z (rows), or of an image with these edges."""
-    x0, x1, z0, z1 = (_limits.number("extent", end) for end in _limits.items("extent", extent, count=4))
+    x0, x1, z0, z1 = (_numbers.number("extent", end) for end in _numbers.items("extent", extent, count=4))
     if sort[0] == "image":
         if x0 == x1 or z0 == z1:
             raise ValueError(
@@ -207,7 +208,7 @@ def _around(box: Box, sort: tuple[Any, ...]) -> Fit:
 
     radius, offset, most = _radius(box), Fit.offset, max(map(abs, (*box[0], *box[1])))
     middle = [a / 2 + b / 2 for a, b in zip(*box, strict=True)]
-    if _limits.is_wide(sort[-1]) and max(map(abs, middle)) > radius:
+    if _numbers.is_wide(sort[-1]) and max(map(abs, middle)) > radius:
         # From the lowest corner, because unsigned numbers have no negative differences.
         offset, middle = box[0], _halves(box)
         most = 2 * REACH * radius

@@ -6,19 +6,14 @@ A number of the user's is offset + factor · the number that is drawn.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Integral, Real
 from typing import Any
 
+from .._memory.numbers import PLAIN, Pair, is_whole, is_wide, items, number
 from .._say import say_once
 from ..errors import brief
-
-Pair = tuple[float, float]
-PLAIN: Pair = (0.0, 1.0)
-"""The units, (offset, factor), of numbers that are drawn as they are."""
 
 # Shaders divide 32-bit floats by the span of the limits, and take denormal numbers for zero.
 SMALLEST, LARGEST = 1e-30, 8e37
@@ -54,24 +49,6 @@ class Choice:
     def to_true(self, drawn: float) -> float:
         """Return a number that is drawn as the user's."""
         return self.units[0] + self.units[1] * drawn if self.units != PLAIN else drawn
-
-
-def number(name: str, value: Any) -> float:
-    """Return a finite number for JSON, whole if it is whole."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, not {brief(value)}")
-    known = int(value) if isinstance(value, Integral) else float(value)
-    if not abs(known) <= sys.float_info.max:
-        raise ValueError(f"{name} must be a finite number, not {brief(value)}")
-    return known
-
-
-def items(name: str, value: Any, other: str = "", count: int = 2) -> list[Any]:
-    """Return so many numbers, not checked yet. `other`: what else would be right."""
-    ends = [] if isinstance(value, str) or not hasattr(value, "__iter__") else list(value)
-    if len(ends) != count:
-        raise TypeError(f"{name} must be {count} numbers{other}, not {brief(value)}")
-    return ends
 
 
 def wish(value: Any) -> Any:
@@ -156,13 +133,3 @@ def units(limits: Pair, dtype: str, norm: str = "linear") -> Pair:
     if not SMALLEST < span < LARGEST or most > LARGEST:
         return 0.0, 2.0 ** (math.frexp(most)[1] - 1)
     return PLAIN
-
-
-def is_wide(dtype: str) -> bool:
-    """Return whether a type has numbers between those of 32-bit floats, or beyond them."""
-    return dtype.startswith(("float", "int", "uint")) and dtype[-2:] in ("32", "64", "28") and dtype != "float32"
-
-
-def is_whole(dtype: str) -> bool:
-    """Return whether a type has whole numbers only."""
-    return dtype.startswith(("int", "uint"))

@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from .. import _say
+from .._memory import numbers as _numbers
 from .._say import warn
 from ..errors import ArrayMismatch, WavefieldError
 from . import fit as _fit
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .._renderer.status import Camera
-    from . import limits as _limits, range as _range
+    from . import range as _range
     from .drawn import Drawn
 
 UNSEEN = 'the camera that was given sees none of it; camera="fit" shows all of it'
@@ -43,7 +44,7 @@ def warn_not_seen(name: str, why: str) -> None:
 
 def _why(
     search: _range.Search,
-    values: _limits.Pair | None,
+    values: _numbers.Pair | None,
     box: _fit.Box | None,
     norm: str,
     fit: _fit.Fit,

@@ -8,9 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from .._memory.numbers import PLAIN, Pair, items, number
 from ..errors import brief
 from . import colors as _colors
-from .limits import PLAIN, Choice, Pair, items, number
+from .limits import Choice
 
 
 class Parameters(Mapping[str, Any]):

@@ -7,12 +7,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from .._memory import numbers as _numbers
 from .._memory.array import Array, rows_are_contiguous
 from .._memory.layout import PARTS, native_name
 from .._memory.source import Source
 from .._say import is_new, warn
 from ..errors import ArrayMismatch
-from . import colors as _colors, fit as _fit, limits as _limits, nothing as _nothing, range as _range
+from . import colors as _colors, fit as _fit, nothing as _nothing, range as _range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -108,7 +109,7 @@ def drawn(layout: Layout, parts: Mapping[str, Source]) -> tuple[Layout, dict[str
 
 def _target(name: str, dtype: str) -> str:
     types = PARTS[name][1]
-    whole = _limits.is_whole(dtype)
+    whole = _numbers.is_whole(dtype)
     if dtype in types:
         return dtype
     if types == ("int32",) and not whole:
@@ -119,7 +120,7 @@ def _target(name: str, dtype: str) -> str:
 
 
 def _cast(part: Source, native: str, target: str) -> Source:
-    if _limits.is_whole(native) and target != "float32":
+    if _numbers.is_whole(native) and target != "float32":
         # A number that does not fit would become any other. An index stays out of range.
         part = part.clipped(*((0, 255) if target == "uint8" else (-1, 2**31 - 1)))
     return part.cast(target)
@@ -153,7 +154,7 @@ def check_values(
             alpha = Source(part.array[:, 3])
             if _range.Search(alpha, replace(wanted, shape=wanted.shape[:1])).ends(meanwhile)[0] == (0, 0):
                 _nothing.warn_not_seen(of, "the alpha of all its colors is 0")
-        if name == "colors" and _limits.is_whole(dtype) and not 0 <= low <= high <= 255:
+        if name == "colors" and _numbers.is_whole(dtype) and not 0 <= low <= high <= 255:
             raise ArrayMismatch(
                 f"colors as {dtype} go from 0 to 255, and these from {low} to {high}: show them as floats from 0 to 1"
             )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _say
 from .._handoff.rings import CudaRing
+from .._memory import numbers as _numbers
 from .._memory.array import rows_are_contiguous
 from .._memory.layout import PARTS, Layout, dtypes_of, kind_of, native_name, other_reading
 from .._memory.source import Source
@@ -174,7 +175,7 @@ def _see(
     layout, parts = _parts.drawn(Layout.of(drawn, shape, target), as_given)
     if kind is None and not given and (words := other_reading(shape, layout.kind)):
         say_once(words, f"{layout.kind} of {shape[1]}")
-    if target != dtype and not _limits.is_wide(native):
+    if target != dtype and not _numbers.is_wide(native):
         source = source.cast(target)
     # The type that colours had before a mask was filled.
     before_mask = source.before_mask or native
@@ -233,7 +234,7 @@ def _common(seen: list[Seen], looks: list[Look], wish: Any) -> _limits.Choice:
     if any(look.choice.sort != one.sort for look, one in zip(looks[1:], seen[1:], strict=True)):
         last = replace(last, sort=None, given=False)  # they are chosen anew, for all
 
-    def whole(spans: list[_limits.Pair | None]) -> _limits.Pair | None:
+    def whole(spans: list[_numbers.Pair | None]) -> _numbers.Pair | None:
         found = [span for span in spans if span is not None]
         return (min(low for low, _ in found), max(high for _, high in found)) if found else None
 
@@ -312,7 +313,7 @@ def _together(
         return (x0, y0, z0), (x1, y1, z1)
 
     natives = [one.native for one in found]
-    widest = next(filter(_limits.is_wide, natives), natives[0])
+    widest = next(filter(_numbers.is_wide, natives), natives[0])
     sort = (*(one.layout.sort(one.native) for one in found), widest)
     fit = _fit.choose(last, sort, camera, box)
     return replace(fit, box=box()) if axes and fit.box is None else fit
@@ -331,13 +332,13 @@ def _finished(
     if wish is None and not choice.given and norm != "log":
         _check_range(layout, seen.ends, before_mask, choice)
     elif layout.colours and layout.shape[2] == 4:
-        most = int(np.iinfo(before_mask).max) if _limits.is_whole(before_mask) else 1
+        most = int(np.iinfo(before_mask).max) if _numbers.is_whole(before_mask) else 1
         say_once(f"limits are for red, green and blue; alpha goes from 0 to {most}, as {before_mask}")
-    if choice.units != _limits.PLAIN or fit.moves:
+    if choice.units != _numbers.PLAIN or fit.moves:
         columns = [*fit.units, choice.units][: layout.shape[-1]] if layout.has_places else [choice.units]
         source = source.scaled(columns)
         converted = f"it is {dtype} and was scaled to {target}"
-    elif target != dtype and _limits.is_wide(native):
+    elif target != dtype and _numbers.is_wide(native):
         source = source.cast(target)
     if seen.is_masked and before_mask != dtype:
         converted = f"it has a mask, and was converted from {before_mask}"
@@ -355,7 +356,7 @@ def _finished(
 def _check_range(layout: Layout, ends: Callable[[], _range.Ends], dtype: str, choice: _limits.Choice) -> None:
     """Say how numbers become colours, if they do not fill the range that the kind and the type alone have."""
     mesh = layout.kind == "mesh" and not choice.follows
-    if layout.colours and _limits.is_whole(dtype) and dtype != "uint8":
+    if layout.colours and _numbers.is_whole(dtype) and dtype != "uint8":
         low, high = choice.limits
         say_once(f'colours as {dtype} go from {low:g} to {high:g}; if these go to 255, show x.astype("uint8")')
     elif (mesh or (layout.colours and "float" in dtype)) and layout.kind not in _say.said:

@@ -10,7 +10,7 @@ from importlib.resources import files
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from .._memory import cuda as _cuda
+from .._memory import cuda as _cuda, numbers as _numbers
 from .._memory.source import Source
 from .._memory.streams import Stream
 from ..errors import ArrayMismatch
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .._memory.layout import Layout
 
-Ends = tuple[_limits.Pair | None, _fit.Box | None]
+Ends = tuple[_numbers.Pair | None, _fit.Box | None]
 """The range of the values, and the corners of the box around the places, if there are any."""
 
 THREADS, KEYS = 256, 8
@@ -42,7 +42,7 @@ def limits_of(
     dtype: str,
     wish: Any,
     ends: Callable[[], Ends],
-    positive: Callable[[], _limits.Pair | None] | None = None,
+    positive: Callable[[], _numbers.Pair | None] | None = None,
 ) -> _limits.Choice:
     """Return the limits for an array of this type, drawn with this layout, after `last`.
 
@@ -53,7 +53,7 @@ def limits_of(
     if positive is not None and not last.given and min(last.limits) <= 0:
         last = replace(last, sort=None)
 
-    def span() -> _limits.Pair | None:
+    def span() -> _numbers.Pair | None:
         if positive is not None:
             low, high = ends()[0] or (0.0, 0.0)
             if low <= 0:
@@ -61,7 +61,7 @@ def limits_of(
             return (low, high) if low < high else (low / 2, 2 * low)
         if wish is None and not last.follows:
             if layout.colours:
-                return 0, int(np.iinfo(dtype).max) if _limits.is_whole(dtype) else 1
+                return 0, int(np.iinfo(dtype).max) if _numbers.is_whole(dtype) else 1
             if layout.kind == "mesh":
                 return 0.0, 1.0
         return ends()[0]
@@ -78,19 +78,19 @@ def fit_of(last: _fit.Fit, layout: Layout, dtype: str, wish: Any, ends: Callable
     return replace(kept, fresh=wish == "fit")
 
 
-def units_of(choice: _limits.Choice, fit: _fit.Fit, layout: Layout, dtype: str, given: str, norm: str) -> _limits.Pair:
+def units_of(choice: _limits.Choice, fit: _fit.Fit, layout: Layout, dtype: str, given: str, norm: str) -> _numbers.Pair:
     """Return the units to draw an array of this type in. `given`: its type before a mask was filled."""
     import numpy as np
 
     if layout.dtype != "float32":
-        return _limits.PLAIN
+        return _numbers.PLAIN
     # The fourth number of points has units of its own. Without it, the value is y, a place.
     if layout.has_places and layout.shape[-1] == 3:
         if norm != "linear" and fit.units[1][0]:
             raise ValueError(f'norm="{norm}" needs values of their own here: give each point a fourth number')
         return fit.units[1]
     if layout.colours:  # also alpha, which limits do not reach
-        return (0.0, float(np.iinfo(given).max)) if _limits.is_whole(given) else _limits.PLAIN
+        return (0.0, float(np.iinfo(given).max)) if _numbers.is_whole(given) else _numbers.PLAIN
     return _limits.units(choice.limits, dtype, norm)
 
 
@@ -152,7 +152,7 @@ class Search:
                 self._ends = _on_the_host(host, self.value)
         return self._ends
 
-    def above_zero(self) -> _limits.Pair | None:
+    def above_zero(self) -> _numbers.Pair | None:
         """Return the smallest and the largest number above 0, after `ends`. Copies an array on a GPU to the CPU."""
         import numpy as np
 
@@ -176,7 +176,7 @@ class Search:
         return found, ((x[0], y[0], z[0]), (x[1], y[1], z[1]))
 
 
-def _extent(values: NDArray[Any]) -> _limits.Pair | None:
+def _extent(values: NDArray[Any]) -> _numbers.Pair | None:
     import numpy as np
 
     def number(value: Any) -> float:
@@ -224,7 +224,7 @@ _SIGN, _ALL = 1 << 63, (1 << 64) - 1
 _TWO_KEYS, _TWO_FLOATS = struct.Struct("=2Q"), struct.Struct("=2d")
 
 
-def _decoded(low: int, high: int, dtype: str) -> _limits.Pair | None:
+def _decoded(low: int, high: int, dtype: str) -> _numbers.Pair | None:
     """Return the numbers of two keys of range.cu."""
     low = _ALL - low
     if dtype.startswith("uint"):

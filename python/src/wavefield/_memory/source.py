@@ -8,9 +8,8 @@ import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .._look import limits as _limits
 from ..errors import ArrayMismatch, CudaError, CudaMissing, WavefieldError, brief
-from . import cuda as _cuda, dlpack as _dlpack, streams as _streams
+from . import cuda as _cuda, dlpack as _dlpack, numbers as _numbers, streams as _streams
 from .array import Array, require_shape
 from .layout import compact, dtype_name, native_name
 from .streams import LEGACY_STREAM, Stream
@@ -213,14 +212,16 @@ class Source:
             array = self.array.long() if hasattr(self.array, "long") else self.array
             return Source(array.clip(max(low, info.min), min(high, info.max)))
 
-    def scaled(self, units: Sequence[_limits.Pair]) -> Source:
+    def scaled(self, units: Sequence[_numbers.Pair]) -> Source:
         """Return 32-bit floats in units for all numbers, or for each column, computed in its own precision."""
         dtype = native_name(self.shape_and_dtype()[1])
         if len(units) == 1:
             return Source(_scaled(self.array, dtype, units[0]))
         array = self.array
         columns = enumerate(units)
-        values = {column: _scaled(array[..., column], dtype, unit) for column, unit in columns if unit != _limits.PLAIN}
+        values = {
+            column: _scaled(array[..., column], dtype, unit) for column, unit in columns if unit != _numbers.PLAIN
+        }
         with refusing(array, "cannot be scaled"):
             array = _cast(array, dtype, "float32") if dtype != "float32" else array + 0
             for column, numbers in values.items():
@@ -389,13 +390,13 @@ def _cast(array: Any, now: str, dtype: str) -> Any:
     raise ArrayMismatch(f"{type(array).__module__} cannot convert the array from {now}: create it as {dtype}")
 
 
-def _scaled(array: Any, dtype: str, units: _limits.Pair) -> Any:
+def _scaled(array: Any, dtype: str, units: _numbers.Pair) -> Any:
     import numpy as np
 
     offset, factor = units
     with refusing(array, "cannot be scaled"), np.errstate(all="ignore"):
         array = _in_long(array, dtype)
-        if offset and _limits.is_whole(dtype):
+        if offset and _numbers.is_whole(dtype):
             info = np.iinfo(dtype)
             offset = max(info.min, min(int(offset), info.max))
             # A difference that the type does not hold would wrap around.

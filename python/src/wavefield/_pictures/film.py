@@ -13,7 +13,7 @@ from collections import deque
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from .._look.limits import number
+from .._memory.numbers import number
 from .._say import say
 from ..errors import RendererGone, WavefieldError, brief
 from . import picture as _picture, render as _render

@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .._look.limits import number
+from .._memory.numbers import number
 from .._renderer import panel as _panel
 from .._renderer.panel import Button, Checkbox
 from ..errors import RendererGone, WavefieldError, brief

@@ -7,7 +7,7 @@ from collections import deque
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .._look.limits import number
+from .._memory.numbers import number
 from ..errors import Refused, RendererGone, brief
 from . import protocol as _protocol
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from .._look.limits import items, number
+from .._memory.numbers import items, number
 from ..errors import ProtocolError, brief
 from . import protocol as _protocol
 
