@@ -16,6 +16,7 @@ from . import fit as _fit, limits as _limits, nothing as _nothing, range as _ran
 if TYPE_CHECKING:
     from collections import deque
 
+    from .._handoff.rings import Ring
     from .._renderer.panel import Panel
     from .._renderer.protocol import Message
     from .._renderer.status import Camera, Status
@@ -31,6 +32,7 @@ class Drawn(Described):
     """The part of a field that says how it is drawn."""
 
     parameters: Parameters
+    _ring: Ring
     _panel: Panel
     _fit: Fit
     _axes: dict[str, Any]

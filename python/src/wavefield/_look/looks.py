@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import fit as _fit, limits as _limits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .._memory.layout import Layout
-    from ..field import Field
 
 ABOUT = ("norm", "linthresh", "label")
 """What says something about the numbers. As limits do, it ends with a new kind, shape or type."""
@@ -53,13 +50,3 @@ class Look:
 
 USUAL = {**Look().parameters(), "colorbar": False, "axes": False}
 """What a renderer has at first."""
-
-
-def drawn(last: Field | None, kept: Mapping[str, Any]) -> list[Look]:
-    """Return how the arrays of `last` are drawn. `kept`: what the renderer has forgotten since."""
-    if last is None:
-        return [Look()]
-    now = {**last.parameters._values, **kept}
-    known = {name: now[name] for name in (*ABOUT, *TASTE) if name in now}
-    first = Look(last.parameters._choice, last._fit, **known)
-    return [first, *(look if look.colormap else replace(look, colormap=first.colormap) for look in last._others)]

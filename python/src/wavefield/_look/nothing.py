@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from .. import _say
 from .._memory import numbers as _numbers
@@ -15,9 +15,8 @@ from . import fit as _fit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .._renderer.status import Camera
+    from .._renderer.status import Camera, Status
     from . import range as _range
-    from .drawn import Drawn
 
 UNSEEN = 'the camera that was given sees none of it; camera="fit" shows all of it'
 
@@ -25,8 +24,22 @@ WIDEST = 1.0
 """The tangent of an angle from the camera's axis, beyond which nothing is in a picture of a usual shape."""
 
 
+class HasCamera(Protocol):
+    """What has the camera: a field."""
+
+    _closed: bool
+    _camera_then: Camera | None
+
+    def _status(self) -> Status: ...
+
+
 def warn_of(
-    search: _range.Search, ends: Callable[[], _range.Ends], norm: str, fit: _fit.Fit, last: Drawn | None, name: str = ""
+    search: _range.Search,
+    ends: Callable[[], _range.Ends],
+    norm: str,
+    fit: _fit.Fit,
+    last: HasCamera | None,
+    name: str = "",
 ) -> None:
     """Warn if nothing of an array is seen. `ends` returns those of `search`; `last` has the camera."""
     why = ""
@@ -48,7 +61,7 @@ def _why(
     box: _fit.Box | None,
     norm: str,
     fit: _fit.Fit,
-    last: Drawn | None,
+    last: HasCamera | None,
 ) -> str:
     layout = search.layout
     has_colors = any(name == "colors" for name, _ in layout.parts)

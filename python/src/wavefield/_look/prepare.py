@@ -16,13 +16,13 @@ from .._say import is_new, say_once, warn
 from ..errors import ArrayMismatch, RendererGone
 from . import colors as _colors, fit as _fit, limits as _limits, nothing as _nothing, parts as _parts, range as _range
 from .arguments import naming
-from .looks import ABOUT, TASTE, Look, drawn
+from .looks import ABOUT, TASTE, Look
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..field import Field
     from .arguments import Entries
+    from .drawn import Drawn
 
 
 @dataclass
@@ -81,13 +81,13 @@ def prepare(
     several: Entries,
     columns: int | None = None,
     camera: Any = None,
-    last: Field | None = None,
+    last: Drawn | None = None,
     kept: Mapping[str, Any] = _parts.NONE,
     axes: bool | None = None,
 ) -> Prepared:
     """Convert these arrays to ones that can be drawn, after what `last` draws, or drew until it was closed."""
     where, meanwhile = _after(last)
-    drawn_now = drawn(last, kept)
+    drawn_now = _looks_of(last, kept)
     known = dict(zip((last._sent[0] if last is not None else []) or several, drawn_now, strict=False))
     olds = {name: known.get(name) or drawn_now[0].alike() for name in several}
     old = None if last is None else last._welcome.layout
@@ -141,7 +141,7 @@ def prepare(
     return first
 
 
-def _after(last: Field | None) -> tuple[tuple[Any, Any], Callable[[], None]]:
+def _after(last: Drawn | None) -> tuple[tuple[Any, Any], Callable[[], None]]:
     """Return the context and the stream that arrays are read on, and what to do during a wait."""
     ring = None if last is None or last._closed else last._ring
     # Not the field's own stream: if `connect` closes the field, it destroys that.
@@ -155,6 +155,16 @@ def _after(last: Field | None) -> tuple[tuple[Any, Any], Callable[[], None]]:
             last._connection.pump()
 
     return where, meanwhile
+
+
+def _looks_of(last: Drawn | None, kept: Mapping[str, Any]) -> list[Look]:
+    """Return how the arrays of `last` are drawn. `kept`: what the renderer has forgotten since."""
+    if last is None:
+        return [Look()]
+    now = {**last.parameters._values, **kept}
+    known = {name: now[name] for name in (*ABOUT, *TASTE) if name in now}
+    first = Look(last.parameters._choice, last._fit, **known)
+    return [first, *(look if look.colormap else replace(look, colormap=first.colormap) for look in last._others)]
 
 
 def _see(

@@ -21,7 +21,7 @@ from . import picture as _picture, render as _render
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..field import Field
+    from .pictured import Pictured
     from .render import Picture
 
 BEHIND = 2
@@ -66,7 +66,7 @@ class Film:
         self.pictures = 0
         self.failure: Exception | None = None
 
-    def add(self, field: Field) -> None:
+    def add(self, field: Pictured) -> None:
         """Add the picture of the frame that was handed over last."""
         if self._over:
             return
@@ -127,7 +127,7 @@ class Film:
             self._process = None
         self._remove()
 
-    def _size_of(self, field: Field) -> tuple[int, int]:
+    def _size_of(self, field: Pictured) -> tuple[int, int]:
         """Return the size of the film: that of the first picture, which MP4 makes even."""
         if self.size is None:
             if 0 in field.status().picture:

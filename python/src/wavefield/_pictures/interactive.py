@@ -137,7 +137,7 @@ class Interactive(Pictured):
                 steps = max(1, round(seconds * film.fps))
                 for step in range(steps):
                     turn(step / steps)
-                    film.add(self)  # type: ignore[arg-type]
+                    film.add(self)
             else:
                 began = time.monotonic()
                 while (passed := time.monotonic() - began) < seconds:

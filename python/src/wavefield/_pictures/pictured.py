@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from .._handoff.rings import Ring
     from .._handoff.shown import Shown
     from .._memory.layout import PictureKind
     from .._renderer.protocol import Message
@@ -40,7 +39,6 @@ class Pictured(Drawn):
     _next: int
     _pictured: bool
     _pictures: _render.Pictures
-    _ring: Ring
 
     if TYPE_CHECKING:
 
