@@ -72,11 +72,11 @@ import importlib.metadata, struct, sys, zlib
 from pathlib import Path
 
 import wavefield
-from wavefield import _launch
+from wavefield._renderer.program import find_renderer
 
 out = Path(sys.argv[1])
 assert Path(wavefield.__file__).is_relative_to(out / "venv"), wavefield.__file__
-assert _launch.find_renderer() == str(out / "venv" / "bin" / "wavefield"), _launch.find_renderer()
+assert find_renderer() == str(out / "venv" / "bin" / "wavefield"), find_renderer()
 licences = {file.name: file for file in importlib.metadata.files("wavefield") if file.parent.name == "licenses"}
 assert set(licences) == {"LICENSE-MIT", "LICENSE-APACHE", "LICENSE-THIRD-PARTY"}, licences
 theirs = licences["LICENSE-THIRD-PARTY"].read_text()

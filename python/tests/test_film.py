@@ -370,7 +370,7 @@ def test_a_decoded_film_has_the_arrays(tmp_path: Path, suffix: str) -> None:
 
 @pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
 def test_a_gif_needs_sides_of_16_bits_and_a_whole_picture(tmp_path: Path) -> None:
-    from wavefield._launch import find_renderer
+    from wavefield._renderer.program import find_renderer
 
     def encode(size: str, raw: bytes, rate: str = "10") -> tuple[int, str]:
         command = [find_renderer(), "encode-gif", f"--size={size}", f"--rate={rate}", str(tmp_path / "a.gif")]

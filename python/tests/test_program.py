@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import wavefield
-from wavefield import _launch
-from wavefield._launch import find_renderer
+from wavefield._renderer import program as _program
+from wavefield._renderer.program import find_renderer
 
 
 def program(folder: Path, mode: int = 0o755) -> Path:
@@ -30,14 +30,15 @@ def distribution(site: Path, *files: str) -> None:
 
 def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend that this package is installed there."""
-    (site / "wavefield").mkdir(parents=True)
-    (site / "wavefield" / "_launch.py").touch()
-    monkeypatch.setattr(_launch, "__file__", str(site / "wavefield" / "_launch.py"))
+    here = site / "wavefield" / "_renderer" / "program.py"
+    here.parent.mkdir(parents=True)
+    here.touch()
+    monkeypatch.setattr(_program, "__file__", str(here))
 
 
 def test_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = tmp_path / "lib" / "site-packages"
-    distribution(site, "wavefield/_launch.py", "wavefield/py.typed", "../../bin/wavefield")
+    distribution(site, "wavefield/_renderer/program.py", "wavefield/py.typed", "../../bin/wavefield")
     installed(site, monkeypatch)
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.delenv("WAVEFIELD_BIN", raising=False)
@@ -64,7 +65,7 @@ def test_a_program_that_pip_has_put_into_its_target(tmp_path: Path, monkeypatch:
     monkeypatch.delenv("WAVEFIELD_BIN", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     target = tmp_path / "target"
-    distribution(target, "wavefield/_launch.py", "../../bin/wavefield")
+    distribution(target, "wavefield/_renderer/program.py", "../../bin/wavefield")
     installed(target, monkeypatch)
     monkeypatch.syspath_prepend(str(target))
     with pytest.raises(wavefield.NoRenderer):
@@ -83,7 +84,7 @@ def test_another_distributions_program_is_not_started(tmp_path: Path, monkeypatc
     monkeypatch.syspath_prepend(str(other))
     with pytest.raises(wavefield.NoRenderer, match="install the wheel with pip"):
         find_renderer()
-    distribution(ours, "wavefield/_launch.py", "../bin/wavefield")
+    distribution(ours, "wavefield/_renderer/program.py", "../bin/wavefield")
     monkeypatch.setattr(sys, "path", [*sys.path, str(ours)])
     of_the_wheel = program(tmp_path / "ours" / "bin")
     assert find_renderer() == str(of_the_wheel)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from .._memory.numbers import number
+from .._renderer.program import find_renderer
 from .._say import say
 from ..errors import RendererGone, WavefieldError, brief
 from . import picture as _picture, render as _render
@@ -49,8 +50,6 @@ class Film:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory, make the folder first", folder)
         if self.path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "Is a directory", str(self.path))
-        from .._launch import find_renderer  # which needs fields
-
         program = find_renderer() if self.is_gif else shutil.which("ffmpeg")
         if program is None:
             raise WavefieldError(
