@@ -6,38 +6,36 @@ import atexit
 import contextlib
 import os
 import weakref
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
-    from .field import Field
+class Open(Protocol):
+    """A field, as far as this needs it."""
+
+    def close(self) -> None: ...
+    def _forget(self) -> None: ...
 
 
 before_closing: list[Callable[[], None]] = []
 """Called at the program's end, before the fields are closed."""
 
 # The newest is the last.
-_fields: list[weakref.ref[Field]] = []
+_fields: list[weakref.ref[Open]] = []
 
 
-def opened(field: Field) -> None:
+def opened(field: Open) -> None:
     """Remember a field."""
-    _fields[:] = [*(ref for ref in _fields if ref() is not None), weakref.ref(field)]
+    _fields[:] = [weakref.ref(one) for one in (*those(), field)]
     # The hook that is registered last is called first. Closing needs the renderer, which `launch` ends in a hook of its
     # own, registered before its field was made.
     atexit.unregister(_close_all)
     atexit.register(_close_all)
 
 
-def newest_in_cuda() -> Field | None:
-    """Return the newest open field in CUDA memory, from which `NumbaMemoryManager` allocates."""
-    _fields[:] = [ref for ref in _fields if (field := ref()) is not None and not field._closed]
-    for ref in reversed(_fields):
-        field = ref()
-        if field is not None and field.memory == "cuda":
-            return field
-    return None
+def those() -> list[Open]:
+    """Return the fields that nobody has dropped, the newest last; a closed one may be among them."""
+    return [field for ref in _fields if (field := ref()) is not None]
 
 
 def _close_all() -> None:
@@ -45,16 +43,14 @@ def _close_all() -> None:
     for call in before_closing:
         call()
     with contextlib.ExitStack() as fields:
-        for ref in _fields:
-            if (field := ref()) is not None:
-                fields.callback(field.close)
+        for field in those():
+            fields.callback(field.close)
 
 
 def _forget_all() -> None:
     """Leave the fields to the parent: closing in the child would send `bye` in the parent's name."""
-    for ref in _fields:
-        if (field := ref()) is not None:
-            field._forget()
+    for field in those():
+        field._forget()
 
 
 os.register_at_fork(after_in_child=_forget_all)

@@ -15,6 +15,7 @@ from numba import cuda
 from . import _open
 from ._memory import cuda as _cuda
 from .errors import Refused
+from .field import Field
 
 
 class NumbaMemoryManager(cuda.GetIpcHandleMixin, cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
@@ -49,7 +50,7 @@ class NumbaMemoryManager(cuda.GetIpcHandleMixin, cuda.HostOnlyCUDAMemoryManager)
         )
 
     def _of_the_renderer(self, size: int) -> Any:
-        field = _open.newest_in_cuda()
+        field = _newest_in_cuda()
         if field is None or size < field._welcome.layout.frame_bytes or self.context.device.id != field.device:
             return None
         try:
@@ -67,6 +68,14 @@ class NumbaMemoryManager(cuda.GetIpcHandleMixin, cuda.HostOnlyCUDAMemoryManager)
         """Defer the cleanup of host memory, which Numba asks for. Device memory is always freed at once."""
         with super().defer_cleanup():
             yield
+
+
+def _newest_in_cuda() -> Field | None:
+    """Return the newest open field in CUDA memory."""
+    for field in reversed(_open.those()):
+        if isinstance(field, Field) and not field._closed and field.memory == "cuda":
+            return field
+    return None
 
 
 class _Ordinary:

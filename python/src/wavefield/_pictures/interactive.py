@@ -48,7 +48,7 @@ class Interactive(Pictured):
             return {}
         from .window import Window
 
-        return Window(self)._repr_mimebundle_(**options)  # type: ignore[arg-type]
+        return Window(self)._repr_mimebundle_(**options)
 
     def slider(self, label: str, low: float, high: float, value: float | None = None) -> Slider:
         """Show a slider from `low` to `high` in the window's panel, and return it: read its `value` in each frame.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import traitlets
 
@@ -10,7 +10,7 @@ from .. import _libraries
 from ..errors import WavefieldError
 
 if TYPE_CHECKING:
-    from ..field import Field
+    from .._renderer.viewer import Viewer
 
 # The page is in a frame of its own: its keys, its style and its size do not mix with the notebook's.
 ESM = """
@@ -38,6 +38,12 @@ export default {
 """
 
 
+class Viewed(Protocol):
+    """What may have a window in a notebook: a field."""
+
+    _viewer: Viewer | None
+
+
 class Window(_libraries.need("anywidget", 'window="notebook"').AnyWidget):  # type: ignore[misc]
     """The window of a field in a notebook, with its panel, its keys and its buttons."""
 
@@ -45,7 +51,7 @@ class Window(_libraries.need("anywidget", 'window="notebook"').AnyWidget):  # ty
     page = traitlets.Unicode().tag(sync=True)
     height = traitlets.Unicode("480px").tag(sync=True)
 
-    def __init__(self, field: Field, write: None = None, **options: Any) -> None:
+    def __init__(self, field: Viewed, write: None = None, **options: Any) -> None:
         self._viewer = viewer = field._viewer
         if viewer is None:
             raise WavefieldError(

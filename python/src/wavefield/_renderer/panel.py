@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from .._memory.numbers import number
 from ..errors import Refused, RendererGone, brief
@@ -13,9 +13,9 @@ from . import protocol as _protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from .._memory.layout import Layout
-    from .._pictures.film import Film
     from .connection import Connection
     from .protocol import Message
 
@@ -122,6 +122,19 @@ class Button(Entry):
 
     def _heard(self, value: object) -> None:
         self._presses += value is True
+
+
+class Film(Protocol):
+    """A film that is being recorded."""
+
+    path: Path
+    fps: float
+
+    def add(self, field: Any) -> None:
+        """Add the picture of the frame that was handed over last."""
+
+    def settle(self) -> None:
+        """Wait for the pictures so far."""
 
 
 Kind = TypeVar("Kind", bound=Entry)
