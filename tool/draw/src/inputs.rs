@@ -2,7 +2,6 @@ use ash::vk;
 use bytemuck::{Pod, Zeroable};
 use glam::{Mat4, Vec3, Vec4};
 use gpu_allocator::MemoryLocation;
-use vulkan_cuda::ownership::Access;
 
 use super::{ColorMap, FieldView, Fit, Placement, mesh};
 use wavefield_gpu::Result;
@@ -148,10 +147,9 @@ impl Inputs {
         let bytes = bytemuck::cast_slice(&texels);
         let staging =
             Buffer::filled(&device, "colour map upload", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
-        let reads = Access {
-            stage: vk::PipelineStageFlags2::FRAGMENT_SHADER | vk::PipelineStageFlags2::COMPUTE_SHADER,
-            access: vk::AccessFlags2::SHADER_SAMPLED_READ,
-        };
+        let stages = vk::PipelineStageFlags2::FRAGMENT_SHADER | vk::PipelineStageFlags2::COMPUTE_SHADER;
+        let reads =
+            (vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL, (stages, vk::AccessFlags2::SHADER_SAMPLED_READ));
         let (image, all) = (self.colors.raw(), [copy_of_level(0, COLORS, 0)]);
         // SAFETY: recording; image and buffer live until `one_shot` has waited for the queue.
         one_shot(queue, |commands| unsafe {

@@ -6,7 +6,7 @@ use egui_ash_renderer::allocator::GpuAllocator;
 use egui_ash_renderer::{DynamicRendering, Options, RenderMode, Renderer, RendererError};
 
 use super::Picture;
-use super::pass::{COLOR_WRITES, PICTURE_STAGES, next_use};
+use super::pass::{COLOR_WRITES, PICTURE_STAGES};
 use wavefield_gpu::vulkan::{CommandPool, Device, Queue, image_barrier, pipeline_barrier};
 use wavefield_gpu::{Error, Result};
 
@@ -92,7 +92,7 @@ impl Painter {
             self.renderer.cmd_draw(commands, picture.extent, painting.pixels_per_point, &painting.primitives);
         // SAFETY: in the render pass begun above.
         unsafe { device.raw().cmd_end_rendering(commands) };
-        barrier((drawn, COLOR_WRITES), (picture.final_layout, next_use(picture.final_layout)));
+        barrier((drawn, COLOR_WRITES), picture.next());
         painted.map_err(|error| failed(&device, error))
     }
 }

@@ -19,6 +19,18 @@ pub struct Picture {
     pub takes_copies: bool,
 }
 
+impl Picture {
+    /// Returns the layout after a draw, and the stages and accesses that come next.
+    pub(super) fn next(&self) -> (vk::ImageLayout, (vk::PipelineStageFlags2, vk::AccessFlags2)) {
+        let uses = match self.final_layout {
+            // A semaphore orders the present. Later commands that use the picture begin at these stages.
+            vk::ImageLayout::PRESENT_SRC_KHR => (PICTURE_STAGES, vk::AccessFlags2::NONE),
+            _ => (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ),
+        };
+        (self.final_layout, uses)
+    }
+}
+
 /// Every device supports both for colour and depth ("Required Limits", `framebufferColorSampleCounts`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Samples {
@@ -75,14 +87,6 @@ pub(super) const PICTURE_STAGES: vk::PipelineStageFlags2 = vk::PipelineStageFlag
     vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT.as_raw()
         | vk::PipelineStageFlags2::ALL_TRANSFER.as_raw(),
 );
-
-pub(super) fn next_use(layout: vk::ImageLayout) -> (vk::PipelineStageFlags2, vk::AccessFlags2) {
-    match layout {
-        // A semaphore orders the present. Later commands that use the picture begin at these stages.
-        vk::ImageLayout::PRESENT_SRC_KHR => (PICTURE_STAGES, vk::AccessFlags2::NONE),
-        _ => (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ),
-    }
-}
 
 /// Returns a depth format: 24 bits, otherwise 32. 24 bits are faster to clear and write, and still resolve a
 /// hundred-thousandth of the field's width. Every device has one of the two ("Required Format Support").
@@ -162,10 +166,7 @@ impl PassAttachments {
         let multisampled =
             multisampled.map(|image| image_barrier(image.raw(), undefined(COLOR_WRITES), drawable));
         let discarded: Vec<_> = [depth].into_iter().chain(written).chain(multisampled).collect();
-        let hand_on = |picture: &Picture| {
-            let next = (picture.final_layout, next_use(picture.final_layout));
-            image_barrier(picture.image, drawable, next)
-        };
+        let hand_on = |picture: &Picture| image_barrier(picture.image, drawable, picture.next());
         let handed_on: Vec<_> = pictures.iter().map(hand_on).collect();
         let target = |(number, picture): (usize, &Picture)| {
             let target = vk::RenderingAttachmentInfo::default()

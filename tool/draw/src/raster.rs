@@ -9,14 +9,13 @@ use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ownership::Access;
 
 use super::inputs::{Constants, Inputs, VIEWS};
-use super::pass::{PICTURE_STAGES, next_use};
 use super::pipeline::Pipeline;
 use super::{OffscreenTarget, Output, Picture, Samples, Slices, Style};
 use wavefield_gpu::Result;
 use wavefield_gpu::shaders::spirv;
 use wavefield_gpu::vulkan::{
     Buffer, BufferDesc, Device, MAX_GROUPS, Queue, buffer_barrier, compute_pipeline, copy_of_level, groups,
-    image_barrier, one_shot, pipeline_barrier,
+    one_shot, pipeline_barrier, record_upload,
 };
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
 
@@ -370,36 +369,21 @@ impl Canvas {
         pictures: &[Picture],
         output: Output,
     ) {
-        let to = (
-            vk::ImageLayout::TRANSFER_DST_OPTIMAL,
-            (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE),
-        );
-        // The previous use was a draw, a present (the acquire semaphore's wait is at this stage) or a copy.
-        let from = (vk::ImageLayout::UNDEFINED, (PICTURE_STAGES, vk::AccessFlags2::NONE));
-        let before = |picture: &Picture| image_barrier(picture.image, from, to);
-        let after = |picture: &Picture| {
-            image_barrier(picture.image, to, (picture.final_layout, next_use(picture.final_layout)))
-        };
-        let barrier = |images: Vec<_>| {
-            // SAFETY: recording, and the pictures live (the caller's promise).
-            unsafe { pipeline_barrier(&self.device, commands, &[], &images) };
-        };
-        barrier(pictures.iter().map(before).collect());
         let mut offset = 0;
         for (picture, bytes) in pictures.iter().zip(output.bytes()) {
             let copy = [copy_of_level(0, self.extent, offset)];
-            // SAFETY: as above; the buffer holds all of them.
+            // SAFETY: the caller's promise; the buffer holds all of them.
             unsafe {
-                self.device.raw().cmd_copy_buffer_to_image(
+                record_upload(
+                    &self.device,
                     commands,
                     self.pixels.raw(),
                     picture.image,
-                    to.0,
                     &copy,
+                    picture.next(),
                 );
             }
             offset += bytes * u64::from(self.extent.width) * u64::from(self.extent.height);
         }
-        barrier(pictures.iter().map(after).collect());
     }
 }

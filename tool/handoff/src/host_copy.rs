@@ -107,11 +107,11 @@ impl<K: SceneKernels> Producer for HostCopyHandoff<K> {
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
         let (device, staging) = (&self.device, self.staging.raw());
+        let reads = (frame.reads.stage, frame.reads.access);
         match source {
             Source::Vertices(Vertices { buffer, .. }) => {
                 let writes = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
-                let reads = (frame.reads.stage, frame.reads.access);
-                let reuse = buffer_barrier(buffer, (frame.reads.stage, vk::AccessFlags2::NONE), writes);
+                let reuse = buffer_barrier(buffer, (reads.0, vk::AccessFlags2::NONE), writes);
                 let written = buffer_barrier(buffer, writes, reads);
                 let copy = [vk::BufferCopy::default().size(self.staging.size())];
                 // SAFETY: recording, outside a render pass; both buffers are alive and of the same size.
@@ -123,7 +123,8 @@ impl<K: SceneKernels> Producer for HostCopyHandoff<K> {
             }
             // SAFETY: as above.
             Source::Texture(ImageSlot { image, .. }) => unsafe {
-                record_upload(device, commands, staging, image, &self.levels, frame.reads);
+                let next = (vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL, reads);
+                record_upload(device, commands, staging, image, &self.levels, next);
             },
         }
     }

@@ -95,7 +95,8 @@ pub fn copy_of_level(level: u32, extent: vk::Extent2D, offset: u64) -> vk::Buffe
     vk::BufferImageCopy::default().buffer_offset(offset).image_subresource(place).image_extent(extent.into())
 }
 
-/// Records an upload of `levels`, and makes the image readable for `reads` in `SHADER_READ_ONLY_OPTIMAL`.
+/// Records a copy of `levels` from a buffer to an image, and makes it ready for its `next` use: a layout, stages and accesses.
+/// Its last use must have ended at these stages.
 ///
 /// # Safety
 /// `commands` must be recording, outside a render pass. Buffer and image must be alive and contain `levels`.
@@ -105,15 +106,14 @@ pub unsafe fn record_upload(
     staging: vk::Buffer,
     image: vk::Image,
     levels: &[vk::BufferImageCopy],
-    reads: ownership::Access,
+    next: (vk::ImageLayout, (vk::PipelineStageFlags2, vk::AccessFlags2)),
 ) {
     let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
     let target = (vk::ImageLayout::TRANSFER_DST_OPTIMAL, written);
     // The image's old contents may be lost. The barrier waits for earlier reads.
-    let old = (vk::ImageLayout::UNDEFINED, (reads.stage, vk::AccessFlags2::NONE));
-    let sampled = (vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL, (reads.stage, reads.access));
+    let old = (vk::ImageLayout::UNDEFINED, (next.1.0, vk::AccessFlags2::NONE));
     let reuse = image_barrier(image, old, target);
-    let ready = image_barrier(image, target, sampled);
+    let ready = image_barrier(image, target, next);
     // SAFETY: recording, and buffer and image are alive and contain `levels` (the caller's promise).
     unsafe {
         pipeline_barrier(device, commands, &[], &[reuse]);

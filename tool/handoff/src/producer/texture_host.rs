@@ -95,8 +95,10 @@ impl Producer for TextureHostProducer {
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
         let Source::Texture(ImageSlot { image, .. }) = source else { return };
         let staging = self.staging[self.profile.slot_of(frame.index)].raw();
+        let reads = (frame.reads.stage, frame.reads.access);
+        let next = (vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL, reads);
         // SAFETY: recording, outside a render pass; buffer and image are alive and of the same size.
-        unsafe { record_upload(&self.device, commands, staging, image, &self.regions, frame.reads) };
+        unsafe { record_upload(&self.device, commands, staging, image, &self.regions, next) };
     }
 }
 
