@@ -1,7 +1,8 @@
 use std::mem::ManuallyDrop;
 
 use ash::vk;
-use egui::{ClippedPrimitive, TexturesDelta};
+use egui::epaint::{ClippedShape, Primitive};
+use egui::{ClippedPrimitive, Color32, Context, TexturesDelta, ecolor};
 use egui_ash_renderer::allocator::GpuAllocator;
 use egui_ash_renderer::{DynamicRendering, Options, RenderMode, Renderer, RendererError};
 
@@ -10,17 +11,25 @@ use super::pass::{COLOR_WRITES, PICTURE_STAGES};
 use wavefield_gpu::vulkan::{CommandPool, Device, Queue, image_barrier, pipeline_barrier};
 use wavefield_gpu::{Error, Result};
 
-/// egui's output, ready to draw: see [`egui::Context::tessellate`].
+/// egui's output, ready to draw: see [`Painter::prepare`].
 #[derive(Default)]
 pub struct Painting {
-    pub primitives: Vec<ClippedPrimitive>,
-    pub pixels_per_point: f32,
+    primitives: Vec<ClippedPrimitive>,
+    pixels_per_point: f32,
+}
+
+impl Painting {
+    pub fn is_empty(&self) -> bool {
+        self.primitives.is_empty()
+    }
 }
 
 /// Draws egui's output over resolved pictures. The queue must be idle before the painter is dropped.
 pub struct Painter {
     // Leaked together with the device if the GPU is stuck.
     renderer: ManuallyDrop<Renderer<GpuAllocator>>,
+    /// What the renderer is given for each level of a colour.
+    levels: [u8; 256],
     pool: CommandPool,
     device: Device,
 }
@@ -34,15 +43,17 @@ impl Painter {
             depth_attachment_format: None,
             stencil_attachment_format: None,
         });
-        let options = Options {
-            in_flight_frames: flights,
-            srgb_framebuffer: matches!(format, vk::Format::B8G8R8A8_SRGB | vk::Format::R8G8B8A8_SRGB),
-            ..Options::default()
-        };
+        let srgb_framebuffer = matches!(format, vk::Format::B8G8R8A8_SRGB | vk::Format::R8G8B8A8_SRGB);
+        let options = Options { in_flight_frames: flights, srgb_framebuffer, ..Options::default() };
+        // The renderer takes a level for a power of 2.2, and a device writes sRGB, so dark colours would become darker.
+        let levels = std::array::from_fn(|level| match srgb_framebuffer {
+            true => (255.0 * ecolor::linear_f32_from_gamma_u8(level as u8).powf(1.0 / 2.2)).round() as u8,
+            false => level as u8,
+        });
         let (allocator, raw) = (device.shared_allocator(), device.raw().clone());
         let renderer = Renderer::with_gpu_allocator(allocator, raw, target, options);
         let renderer = ManuallyDrop::new(renderer.map_err(|error| failed(&device, error))?);
-        Ok(Self { renderer, pool, device })
+        Ok(Self { renderer, levels, pool, device })
     }
 
     /// Uploads glyphs and images. Waits for the queue without a timeout, so wait for all submissions first.
@@ -55,6 +66,20 @@ impl Painter {
             self.renderer.set_texture(raw, pool, id, delta).map_err(failed)?;
         }
         free.iter().try_for_each(|id| self.renderer.free_texture(*id)).map_err(failed)
+    }
+
+    /// Prepares egui's shapes for [`Painter::record`].
+    pub fn prepare(&self, egui: &Context, shapes: Vec<ClippedShape>, pixels_per_point: f32) -> Painting {
+        let mut primitives = egui.tessellate(shapes, pixels_per_point);
+        for clipped in &mut primitives {
+            let Primitive::Mesh(mesh) = &mut clipped.primitive else { continue };
+            for vertex in &mut mesh.vertices {
+                let [r, g, b, a] = vertex.color.to_array();
+                let [r, g, b] = [r, g, b].map(|level| self.levels[usize::from(level)]);
+                vertex.color = Color32::from_rgba_premultiplied(r, g, b, a);
+            }
+        }
+        Painting { primitives, pixels_per_point }
     }
 
     /// Records the draw over `picture`, which is in its final layout before and after.

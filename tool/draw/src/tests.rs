@@ -16,6 +16,7 @@ use wavefield_handoff::contents::things::Things;
 use wavefield_handoff::producer::Source;
 use wavefield_test_support::skip_without_gpu;
 
+mod marks;
 mod parts;
 mod things;
 

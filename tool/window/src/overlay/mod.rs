@@ -266,10 +266,7 @@ impl Overlay {
             view.engine.work.drain().inspect_err(|_| textures.clear())?;
             self.painter.upload(view.engine.queue(), textures)?;
         }
-        self.painting = Painting {
-            primitives: egui.tessellate(output.shapes, output.pixels_per_point),
-            pixels_per_point: output.pixels_per_point,
-        };
+        self.painting = self.painter.prepare(&egui, output.shapes, output.pixels_per_point);
         self.cost.spend(now.elapsed());
         Ok(((draft != before).then_some(draft), output.platform_output))
     }
@@ -286,7 +283,7 @@ impl Overlay {
     }
 
     pub(super) fn is_shown(&self) -> bool {
-        self.has_something() && !self.painting.primitives.is_empty()
+        self.has_something() && !self.painting.is_empty()
     }
 
     /// Records the overlay over a picture. The GPU must have finished the flight's earlier commands. Call
