@@ -65,7 +65,7 @@ pub trait FrameHook {
 
     /// Sends the picture asked for by [`FrameHook::wants_picture`]: sRGB RGBA, four bytes per pixel.
     /// The hook adds the marks that a saved picture has.
-    fn send_picture(&mut self, engine: &Engine, extent: vk::Extent2D, pixels: Result<Vec<u8>>);
+    fn send_picture(&mut self, engine: &mut Engine, extent: vk::Extent2D, pixels: Result<Vec<u8>>);
 
     /// Admits no more clients: the run is over, and the process may be killed at any time.
     fn shut(&mut self);

@@ -218,10 +218,17 @@ pub(super) fn due_picture(client: &Client, draws: bool) -> Option<WantedPicture>
     client.wants_picture.filter(is_due).filter(|_| client.connection.unread() <= MAX_UNREAD)
 }
 
-/// Answers the pending `snapshot` with the picture: four bytes per pixel, sRGB.
-pub(super) fn send_picture(client: &mut Client, draws: bool, extent: vk::Extent2D, pixels: Result<Vec<u8>>) {
+/// Answers the pending `snapshot` with the picture and its marks: four bytes per pixel, sRGB.
+pub(super) fn send_picture(
+    engine: &mut Engine,
+    client: &mut Client,
+    draws: bool,
+    extent: vk::Extent2D,
+    pixels: Result<Vec<u8>>,
+) {
     let Some(WantedPicture { request, .. }) = client.wants_picture.take() else { return };
     client.busy = false;
+    let pixels = pixels.and_then(|pixels| engine.marked(client.told.field.colormap, extent, pixels));
     match pixels.and_then(|pixels| Ok((pixels.len() as u64, sealed_copy("wavefield picture", &pixels)?))) {
         Ok((bytes, file)) => {
             let vk::Extent2D { width, height } = extent;

@@ -20,7 +20,6 @@ use super::stamps::Stamps;
 use super::statistics::ServeReport;
 use super::stuck_draw::StuckDraw;
 use super::{ServeOptions, ServeSetup, frame_time};
-use wavefield_draw::Ink;
 use wavefield_gpu::{Error, Result, note, report::Failures};
 use wavefield_run::{Choice, ClientPanel, Config, Engine, FrameHook, Parameters, ParkedProducer};
 
@@ -45,8 +44,6 @@ pub(crate) struct ServeHook {
     /// Set while the GPU still draws what a dropped client wrote. Nothing else is drawn meanwhile.
     stuck: Option<StuckDraw>,
     stamps: Stamps,
-    /// Draws the marks on clients' pictures, once one has any.
-    ink: Option<Ink>,
     report: ServeReport,
     last_draw: Instant,
     /// Width and height of the last picture that was drawn to be seen; 0 before the first.
@@ -73,7 +70,6 @@ impl ServeHook {
             ring_of: String::new(),
             stuck: None,
             stamps: Stamps::default(),
-            ink: None,
             report: ServeReport::new(),
             last_draw: Instant::now(),
             picture: [0; 2],
@@ -106,7 +102,7 @@ impl ServeHook {
         self.take_ring(engine)?;
         if let Some(client) = &mut self.client {
             answer_renders(engine, client, self.own.is_some())?;
-            answer_sized(engine, client, self.own.is_some(), &mut self.ink)?;
+            answer_sized(engine, client, self.own.is_some())?;
             answer_import(engine, client)?;
             free_released(engine, client)?;
             let mut now = protocol::ClientParameters { field: *parameters, ..client.told };
@@ -276,34 +272,17 @@ impl ServeHook {
     }
 }
 
-/// Draws a picture's marks on it, if it has any.
-fn draw_marks(
-    engine: &Engine,
-    client: &Client,
-    ink: &mut Option<Ink>,
-    extent: vk::Extent2D,
-    pixels: &mut [u8],
-) {
-    let marks = engine.drawer.marks(client.told.field.colormap);
-    if marks.are_saved() {
-        ink.get_or_insert_default().draw(&marks, extent, pixels);
-    }
-}
-
 /// Answers the pending `snapshot`, if its frame is shown and it has a size of its own.
-fn answer_sized(engine: &mut Engine, client: &mut Client, draws: bool, ink: &mut Option<Ink>) -> Result<()> {
+fn answer_sized(engine: &mut Engine, client: &mut Client, draws: bool) -> Result<()> {
     let Some(size) = due_picture(client, draws).and_then(|picture| picture.size) else { return Ok(()) };
     let [width, height] = size;
     let extent = vk::Extent2D { width, height };
-    let mut pixels = draw_sized(engine, client, size, draws);
+    let pixels = draw_sized(engine, client, size, draws);
     if engine.work.has_failed() {
         // `drain` returns the error of the failed work.
         return engine.work.drain();
     }
-    if let Ok(pixels) = &mut pixels {
-        draw_marks(engine, client, ink, extent, pixels);
-    }
-    send_picture(client, draws, extent, pixels);
+    send_picture(engine, client, draws, extent, pixels);
     Ok(())
 }
 
@@ -385,13 +364,10 @@ impl FrameHook for ServeHook {
         self.client.as_ref().is_some_and(|client| takes_picture(client, self.has_ring()))
     }
 
-    fn send_picture(&mut self, engine: &Engine, extent: vk::Extent2D, mut pixels: Result<Vec<u8>>) {
+    fn send_picture(&mut self, engine: &mut Engine, extent: vk::Extent2D, pixels: Result<Vec<u8>>) {
         let draws = self.has_ring();
         if let Some(client) = &mut self.client {
-            if let Ok(pixels) = &mut pixels {
-                draw_marks(engine, client, &mut self.ink, extent, pixels);
-            }
-            send_picture(client, draws, extent, pixels);
+            send_picture(engine, client, draws, extent, pixels);
         }
     }
 

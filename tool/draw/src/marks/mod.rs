@@ -1,5 +1,5 @@
 //! What is written over a picture: the colour bar, and axes with ticks. [`Marks`] paints with egui, which a window draws with
-//! its overlay; [`Ink`] draws the same on a saved picture.
+//! its overlay; [`Ink`] puts the same on a saved picture.
 
 mod axes;
 mod ink;

@@ -24,7 +24,7 @@ use ash::vk;
 use tracing::trace_span;
 
 use super::{Choice, Config, ContextThread, FrameTimes, RunSummary, Stop};
-use wavefield_draw::{ColorMap, FieldView, Picture, Style};
+use wavefield_draw::{ColorMap, FieldView, Ink, Picture, Style};
 use wavefield_gpu::vulkan::{Device, Flight, Pacer, Queue, begin, end, one_shot};
 use wavefield_gpu::{Result, report::Failures};
 use wavefield_handoff::contents::array::DrawnArray;
@@ -52,6 +52,8 @@ pub struct Engine {
     pub observers: Observers,
     pub drawer: Drawer,
     pub work: Work,
+    /// `None` until a saved picture has marks.
+    ink: Option<Ink>,
     /// The minimum number of frames in flight that have resources.
     flights: usize,
 }
@@ -109,6 +111,7 @@ impl Engine {
                 wait_limit,
                 health: Health::Sound,
             },
+            ink: None,
             flights,
         })
     }
@@ -238,6 +241,19 @@ impl Engine {
         let Some((picture, _)) = &drawer.last else { return Ok(()) };
         // SAFETY: recording; the picture stays, and `one_shot` waits for the queue.
         one_shot(&mut work.queue, |commands| unsafe { drawer.renderer.record_copy(commands, picture) })
+    }
+
+    /// Returns a saved picture with its marks, if it has any: four bytes per pixel, sRGB, red first. Waits for the queue.
+    pub fn marked(&mut self, map: ColorMap, extent: vk::Extent2D, pixels: Vec<u8>) -> Result<Vec<u8>> {
+        let marks = self.drawer.marks(map);
+        if !marks.are_saved() {
+            return Ok(pixels);
+        }
+        let queue = &mut self.work.queue;
+        let mut ink = self.ink.take().map_or_else(|| Ink::new(queue), Ok)?;
+        let painted = ink.paint(queue, &marks, extent, &pixels)?;
+        self.ink = Some(ink);
+        Ok(painted)
     }
 
     /// Forgets what clients' pictures are copied from and drawn on, because the next ones look different. The image of the

@@ -71,7 +71,7 @@ impl Engine {
         }
         self.observers.settle(&mut self.work)?;
         self.forget_pictures()?;
-        let Self { observers, drawer, work, flights } = self;
+        let Self { observers, drawer, work, flights, .. } = self;
         if let (Some((driver, info)), None) = (&choice.cuda, &work.context) {
             let made = Cuda::primary(*driver, info).map(Some).map_err(Error::from);
             work.context = choice.context(made, config)?;

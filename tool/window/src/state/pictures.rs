@@ -8,7 +8,7 @@ use ash::vk;
 use super::{Running, WindowState};
 use crate::overlay::shown;
 use crate::screen::Screen;
-use wavefield_draw::{Ink, OffscreenTarget};
+use wavefield_draw::OffscreenTarget;
 use wavefield_gpu::vulkan::{Image, read_image};
 use wavefield_gpu::{Error, Result, report::Failures};
 use wavefield_run::watch::recording::{Film, Recorded};
@@ -117,11 +117,8 @@ impl<S: Screen> WindowState<S> {
         let moment = self.pace.clock.moment;
         let engine = &mut self.run.engine;
         let saved = draw_again(&mut self.pictures.snapshot, engine, like, moment).and_then(|image| {
-            let mut pixels = pixels(engine, image)?;
-            let marks = engine.drawer.marks(self.run.parameters.colormap);
-            if marks.are_saved() {
-                Ink::default().draw(&marks, like.0, &mut pixels);
-            }
+            let pixels = pixels(engine, image)?;
+            let pixels = engine.marked(self.run.parameters.colormap, like.0, pixels)?;
             let shown = shown(&self.run.config, self.run.parameters.speed, engine.drawer.view.camera);
             let shown = Config { output: Some(path.clone()), size: like.0, speed: 1.0, ..shown };
             // Frame n of a headless run shows the field after n steps.
