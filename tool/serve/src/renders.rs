@@ -53,10 +53,9 @@ pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bo
 pub(super) fn draw_sized(
     engine: &mut Engine,
     client: &Client,
-    [width, height]: [u32; 2],
+    size @ ash::vk::Extent2D { width, height }: ash::vk::Extent2D,
     draws: bool,
 ) -> Result<Vec<u8>> {
-    let size = ash::vk::Extent2D { width, height };
     check_picture(size, engine.device())?;
     // The engine may borrow `shared` while it waits, so this borrow must end first.
     let current = client.shared.borrow().current.as_ref().filter(|_| draws).map(|now| now.vertices);

@@ -274,10 +274,10 @@ impl ServeHook {
 
 /// Answers the pending `snapshot`, if its frame is shown and it has a size of its own.
 fn answer_sized(engine: &mut Engine, client: &mut Client, draws: bool) -> Result<()> {
-    let Some(size) = due_picture(client, draws).and_then(|picture| picture.size) else { return Ok(()) };
-    let [width, height] = size;
+    let size = due_picture(client, draws).and_then(|picture| picture.size);
+    let Some([width, height]) = size else { return Ok(()) };
     let extent = vk::Extent2D { width, height };
-    let pixels = draw_sized(engine, client, size, draws);
+    let pixels = draw_sized(engine, client, extent, draws);
     if engine.work.has_failed() {
         // `drain` returns the error of the failed work.
         return engine.work.drain();
