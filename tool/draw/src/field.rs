@@ -35,7 +35,7 @@ pub struct FieldRendererDesc {
     /// The array to draw. For a texture, the size of its first level.
     pub array: DrawnArray,
     pub style: Style,
-    /// See [`FieldRenderer::set_color_map`].
+    /// See [`FieldRenderer::set_color_maps`].
     pub color_maps: Vec<ColorMap>,
     pub samples: Samples,
     pub raster: Raster,
@@ -205,11 +205,13 @@ impl FieldRenderer {
         &self.color_maps
     }
 
-    /// Uploads another colour map, of array `number` of a slot. Waits for the queue.
-    pub fn set_color_map(&mut self, queue: &mut Queue, number: usize, map: ColorMap) -> Result<()> {
+    /// Uploads other colour maps, of the arrays of a slot with these numbers. Waits for the queue.
+    pub fn set_color_maps(&mut self, queue: &mut Queue, changed: &[(usize, ColorMap)]) -> Result<()> {
         let maps = &mut self.color_maps;
-        maps.resize(maps.len().max(number + 1), map);
-        maps[number] = map;
+        for &(number, map) in changed {
+            maps.resize(maps.len().max(number + 1), map);
+            maps[number] = map;
+        }
         self.inputs.set_color_maps(queue, maps)
     }
 

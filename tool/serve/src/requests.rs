@@ -100,18 +100,15 @@ impl RequestHandler<'_> {
                 if let Some(names) = names {
                     self.client.drawing.set_names(names);
                 }
-                if wanted.field.colormap != self.parameters.colormap {
-                    self.engine.set_color_map(0, wanted.field.colormap)?;
-                }
+                let first = Some(wanted.field.colormap).filter(|map| *map != self.parameters.colormap);
+                let before = self.client.drawing.looks();
+                let more =
+                    looks.iter().zip(before).map(|(now, before)| now.map.filter(|_| now.map != before.map));
+                let maps = [first].into_iter().chain(more).enumerate();
+                let changed: Vec<_> = maps.filter_map(|(number, map)| Some((number, map?))).collect();
+                self.engine.set_color_maps(&changed)?;
                 *self.parameters = wanted.field;
                 if change.more.is_some() {
-                    for (number, (look, before)) in (1..).zip(looks.iter().zip(self.client.drawing.looks())) {
-                        if let Some(map) = look.map
-                            && look.map != before.map
-                        {
-                            self.engine.set_color_map(number, map)?;
-                        }
-                    }
                     self.client.drawing.set_looks(&looks);
                     self.engine.drawer.forget_last();
                 }

@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(take(&mut run, now), (true, false));
         assert_eq!(take_kind(&mut run, now, PictureKind::Depth), (false, true));
         assert_eq!(take(&mut run, Camera { distance: 2.0 * now.distance, ..now }), (false, true));
-        run.engine().set_color_map(0, ColorMap::Magma).unwrap();
+        run.engine().set_color_maps(&[(0, ColorMap::Magma)]).unwrap();
         assert!(run.engine().drawer.on_screen().is_none());
         assert!(run.pixels().unwrap() == seen, "what was drawn last is there, as it was");
         assert_eq!(take(&mut run, now), (false, true), "it has other colours now");
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn other_settings_keep_the_colour_maps_of_all_arrays() {
         let mut run = run();
-        run.engine().set_color_map(2, ColorMap::Magma).unwrap();
+        run.engine().set_color_maps(&[(2, ColorMap::Magma)]).unwrap();
         let config = Config { color_map: ColorMap::Plasma, ..config_by(Raster::Graphics) };
         let table = DeviceTable::headless(config.validation).unwrap();
         run.switch(&table.choose(None, config.producer).unwrap(), &config).unwrap();

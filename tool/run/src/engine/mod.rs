@@ -264,11 +264,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Changes the colours of array `number` of a slot from the next frame on. Waits for the GPU.
-    pub fn set_color_map(&mut self, number: usize, map: ColorMap) -> Result<()> {
+    /// Changes the colour maps of the arrays of a slot with these numbers from the next frame on. Waits for the GPU if there
+    /// are any.
+    pub fn set_color_maps(&mut self, changed: &[(usize, ColorMap)]) -> Result<()> {
+        if changed.is_empty() {
+            return Ok(());
+        }
         self.work.drain()?;
         self.forget_pictures()?;
-        self.drawer.renderer.set_color_map(&mut self.work.queue, number, map)
+        self.drawer.renderer.set_color_maps(&mut self.work.queue, changed)
     }
 
     /// Changes how the field is drawn from the next frame on. Waits for the GPU.

@@ -120,7 +120,7 @@ impl<S: Screen> WindowState<S> {
         self.run.drain()?;
         let map = self.run.parameters.colormap;
         self.run.config.color_map = map;
-        self.run.engine.set_color_map(0, map)
+        self.run.engine.set_color_maps(&[(0, map)])
     }
 
     /// Changes the settings from the next frame on, or changes nothing and returns why. Fails only if the
