@@ -15,7 +15,9 @@ import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session
 from started import Started
+from test_cuda import DeviceArray
 from test_end_to_end import WHY_NOT
+from test_limits import show_late
 from test_panel import until
 
 IMAGE = np.random.default_rng(3).random((4, 6), np.float32)
@@ -115,6 +117,24 @@ def test_a_film_in_cuda_memory(
                 pass
             draw(renderer, driver, count + 1)
     assert numbers(tmp_path / "film.mp4") == [1, 11, 21, 31, 41]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("marks", [False, True])
+def test_each_picture_has_the_limits_of_its_array(
+    renderer: FakeRenderer, driver: FakeDriver, encoder: Path, tmp_path: Path, marks: bool
+) -> None:
+    """Also if the array is written late."""
+    renderer.parameters["colorbar"] = marks
+    with wavefield.connect(renderer.path, kind="image", shape=(4, 6)) as field:
+        field.show(DeviceArray(IMAGE))
+        field.status()
+        renderer.draw(driver)
+        with field.record(tmp_path / "film.mp4"):
+            show_late(field, driver, IMAGE * np.float32(1000))
+            assert renderer.parameters["limits"][1] == 1000 * IMAGE.max()
+            field.status()
+            renderer.draw(driver)
 
 
 @pytest.mark.usefixtures("quick")

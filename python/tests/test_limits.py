@@ -563,6 +563,52 @@ def test_a_picture_is_asked_for_before_its_array_is_known(renderer: FakeRenderer
             renderer.draw(driver)
 
 
+def show_late(field: wavefield.Field, driver: FakeDriver, array: np.ndarray) -> None:
+    """Show an array that is written a little later."""
+    written = threading.Event()
+    driver.streams.setdefault(50, [])
+    driver.enqueue(50, written.is_set)
+
+    def write() -> None:
+        written.set()
+        driver.run()
+
+    threading.Timer(0.05, write).start()
+    field.show(DeviceArray(array, stream=50))
+
+
+def test_a_camera_reaches_an_array_that_was_not_known(renderer: FakeRenderer, driver: FakeDriver) -> None:
+    cloud = np.random.default_rng(5).normal(size=(6, 3)).astype(np.float32)
+    camera = wavefield.Camera.at((1000, 1000, 1010), (1000, 1000, 1000))
+    for use in ("render", "set", "get"):
+        with wavefield.connect(renderer.path, kind="points", shape=(6, 3)) as field:
+            field.show(DeviceArray(cloud))
+            renderer.draw(driver)
+            show_late(field, driver, cloud + np.float32(1000))
+            if use == "render":
+                field.render(camera=camera)
+            elif use == "set":
+                field.camera = camera
+            np.testing.assert_allclose(field.camera.target, 1000, atol=2)
+            renderer.draw(driver)
+
+
+def test_a_picture_that_is_taken_again_fails_once(renderer: FakeRenderer, driver: FakeDriver) -> None:
+    with wavefield.connect(renderer.path, kind="image", shape=(4, 6)) as field:
+        field.show(DeviceArray(IMAGE))
+        renderer.draw(driver)
+        show_late(field, driver, IMAGE * np.float32(100))
+        renderer.refuses = "out of memory"
+        picture = field.picture()
+        field.status()
+        renderer.draw(driver)
+        with pytest.raises(wavefield.Refused, match="out of memory"):
+            picture.to_numpy()
+        assert sum(message["type"] == "render" for message in renderer.received) == 2
+        field.show(DeviceArray(IMAGE))
+        renderer.draw(driver)
+
+
 def test_the_limits_of_masked_whole_numbers_are_exact(renderer: FakeRenderer) -> None:
     times = np.ma.array(1_700_000_000_000_000_050 + np.arange(24).reshape(4, 6))
     times[0, 0] = np.ma.masked

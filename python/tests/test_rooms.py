@@ -39,8 +39,10 @@ def imports(name: str) -> Iterator[tuple[str, int]]:
             for alias in node.names:
                 inside = f"{module}.{alias.name}".removeprefix(".")
                 yield (inside if inside in MODULES else module), node.lineno
-        elif isinstance(node, ast.Import) and any(alias.name.startswith("wavefield") for alias in node.names):
-            yield "__init__", node.lineno
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            named = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            if any(one.partition(".")[0] == "wavefield" for one in named):
+                yield "__init__", node.lineno
 
 
 def test_a_module_imports_from_its_own_room_and_those_below() -> None:

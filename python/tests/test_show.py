@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 import wavefield
 from fake_driver import FakeDriver
-from fake_renderer import FakeRenderer, Session
+from fake_renderer import USUAL_CAMERA, FakeRenderer, Session
 from started import Started
 from test_arrays import GPU, Dlpack
 from wavefield import _say, _show
@@ -237,6 +238,7 @@ def test_a_call_that_says_the_same_prepares_nothing(
         calls.clear()
         wavefield.show({"it": IMAGE}, memory="host", limits=(0, 1), colormap="magma")
         assert calls
+    assert prepares()
     assert not prepares()
     # The user has another map now, and the call says "magma".
     renderer.parameters["colormap"] = "plasma"
@@ -245,6 +247,109 @@ def test_a_call_that_says_the_same_prepares_nothing(
     assert not prepares()
     wavefield.show(IMAGE, memory="host").close()
     assert prepares()
+
+
+CLOUD = np.random.default_rng(5).normal(size=(6, 3)).astype(np.float32)
+ENDS = (0.0, 1.0)
+CALLS: dict[str, list[tuple[Any, dict[str, Any]]]] = {
+    "one colour": [(CLOUD, {"colors": "red"}), (CLOUD + 1, {"colors": "red"})],
+    "a kind within a dictionary": [({"it": {"array": IMAGE, "kind": "surface"}}, {}), (IMAGE, {})],
+    "a colour within a dictionary": [({"it": {"array": CLOUD, "colors": "red"}}, {}), (CLOUD, {})],
+    "an end of its own": [(IMAGE, {"limits": (None, 1)}), (IMAGE - 10, {"limits": (None, 1)})],
+    "other limits": [(IMAGE, {"limits": (0, 1)}), (IMAGE, {"limits": (0, 2)}), (IMAGE, {"limits": (0, 1)})],
+    "its range": [(IMAGE, {}), (1000 * IMAGE, {}), (1000 * IMAGE, {})],
+    "limits that follow": [
+        (IMAGE, {"limits": "auto"}),
+        (3 * IMAGE, {"limits": "auto"}),
+        (IMAGE - 1, {"limits": "auto"}),
+    ],
+    "a logarithm": [(IMAGE + 1, {"norm": "log"}), (IMAGE - 0.5, {"norm": "log"}), (IMAGE * 100, {"norm": "log"})],
+    "huge numbers": [(IMAGE, {}), (IMAGE * np.float32(3e38), {}), (IMAGE * np.float32(3e38), {})],
+    "tiny numbers": [(IMAGE, {}), (IMAGE * np.float32(1e-39), {}), (IMAGE, {})],
+    "huge places": [(CLOUD, {}), (CLOUD * np.float32(1e37), {}), (CLOUD, {})],
+    "tiny places": [(CLOUD, {}), (CLOUD * np.float32(1e-32), {}), (CLOUD * np.float32(1e-32), {})],
+    "places that leave the view": [
+        (CLOUD, {"limits": ENDS}),
+        (CLOUD + 1000, {"limits": ENDS}),
+        (CLOUD, {"limits": ENDS}),
+    ],
+    "a fitted camera": [(CLOUD, {"camera": "fit"}), (CLOUD * 2, {"camera": "fit"}), (CLOUD / 2, {"camera": "fit"})],
+    "points with values": [
+        (np.column_stack([CLOUD, CLOUD[:, :1]]), {}),
+        (np.column_stack([CLOUD, CLOUD[:, 1:2] + 5]), {}),
+    ],
+    "colours": [(np.zeros((4, 6, 3), np.float32), {}), (np.full((4, 6, 3), 1, np.float32), {})],
+    "an extent": [
+        (IMAGE, {"extent": (0, 6, 0, 4)}),
+        (IMAGE, {"extent": (0, 6, 0, 4)}),
+        (IMAGE, {"extent": (0, 9, 0, 4)}),
+    ],
+    "axes": [(CLOUD, {"axes": True, "colorbar": True}), (CLOUD * 1.2, {"axes": True, "colorbar": True}), (CLOUD, {})],
+    "a label": [(IMAGE, {"label": "p"}), (IMAGE, {"label": "p"}), (IMAGE[:2], {"label": "p"}), (IMAGE[:2], {})],
+    "a plot": [(IMAGE[0], {}), (IMAGE[1] * 50, {}), (IMAGE[0], {})],
+}
+"""Calls of which each may be taken for the one before."""
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_is_remembered_draws_the_same(started: list[Started], renderer: FakeRenderer, name: str) -> None:
+    def last(remembers: bool) -> Any:
+        renderer.parameters.update(before)
+        renderer.camera = dict(USUAL_CAMERA)
+        for array, said in CALLS[name]:
+            if _show._shower is not None and not remembers:
+                _show._shower.call = None
+            field = wavefield.show(array, memory="host", **said)
+        field.status()
+        drawn = renderer.frames[-1], renderer.parts[-1:], dict(renderer.parameters), dict(renderer.camera)
+        field.close()
+        return field.kind, field.shape, drawn
+
+    more = {"norm": "linear", "linthresh": 0.0, "label": "", "invert": False, "colorbar": False, "axes": False}
+    before = {**renderer.parameters, **more}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        *described, remembered = last(True)
+        *anew, prepared = last(False)
+    assert described == anew
+    np.testing.assert_equal(remembered, prepared)
+
+
+def test_the_call_before_may_come_from_a_function_of_the_panel(started: list[Started], renderer: FakeRenderer) -> None:
+    def show() -> wavefield.Field:
+        return wavefield.show(IMAGE, memory="host", colormap="magma", limits=(0, 1))
+
+    show()
+    field = show()
+    field.on_key(lambda _key: wavefield.show(IMAGE * 5, memory="host", colormap="gray", limits=(0, 5)))
+    show()
+    renderer.session.send({"type": "key", "key": "r"})  # type: ignore[union-attr]
+    field._connection.pump(timeout=5.0)
+    assert show().parameters["limits"] == (0, 1)
+    assert renderer.parameters["colormap"] == "magma"
+    assert [5 * IMAGE[0, 0], IMAGE[0, 0]] == [frame[0, 0] for frame in renderer.frames[-2:]]
+
+
+def test_a_call_wins_over_what_the_user_does_while_it_waits(started: list[Started], renderer: FakeRenderer) -> None:
+    def show() -> None:
+        wavefield.show(IMAGE, memory="host", colormap="magma", limits=(0, 1)).status()
+
+    for _ in range(3):
+        show()
+    shown = wavefield.Field.show
+
+    def while_it_waits(field: wavefield.Field, *arguments: Any, **named: Any) -> Any:
+        renderer.parameters["colormap"] = "plasma"
+        renderer.session.send({"type": "parameters", "parameters": renderer.parameters})  # type: ignore[union-attr]
+        field._connection.pump(timeout=5.0)
+        return shown(field, *arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wavefield.Field, "show", while_it_waits)
+        show()
+    assert renderer.parameters["colormap"] == "plasma"
+    show()
+    assert renderer.parameters["colormap"] == "magma"
 
 
 def test_a_field_that_was_closed_is_opened_anew(started: list[Started]) -> None:

@@ -37,7 +37,7 @@ from .errors import (
 from .field import Field
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ._handoff.shown import Shown
     from ._memory.layout import Kind, Layout
@@ -52,9 +52,6 @@ NVIDIA = ("/dev/nvidiactl", "/dev/dxg")
 
 UNSEEN_SECONDS = 30.0
 """How long a program without a terminal waits at its end for its window to come to the screen."""
-
-LOOP_SECONDS = 0.1
-"""An array that comes so soon after another is of a loop: its limits may come with the next one, or with a picture."""
 
 GRID = "256x256"
 """The grid of the renderer's own wave, which is drawn until the first array arrives."""
@@ -160,8 +157,6 @@ class _Shower:
         """What the last call said, if the next can be compared with it. A camera moves again with each call."""
         self.values: Mapping[str, Any] = {}
         """The parameters after the last array. The renderer's next ones are another mapping."""
-        self.time = -LOOP_SECONDS
-        """When the last array came."""
         # Only the colours' scale is over the data. Tab brings the rest.
         arguments = ["--grid", GRID, *(["--overlay", "legend"] if window else ["--headless"])]
         arguments += gpu_arguments(device, array_gpu)
@@ -222,63 +217,64 @@ class _Shower:
                 f"{other}: close() the field that show() returned, and show() starts another renderer"
             )
 
-    def another(self, array: Any) -> Source | None:
-        """Return an array that is drawn as the last one was, because its call says the same; None if it is not."""
-        if (field := self.field) is None or field._connection.refused:
-            return None
-        with contextlib.suppress(RendererGone):  # which what follows says, too
+    def was_called(self, array: Any, said: tuple[Any, ...]) -> bool:
+        """Return whether the last call said the same."""
+        if self.call is None or isinstance(array, dict):
+            return False
+        # In a loop, they are mostly the same objects.
+        return all(map(is_, said, self.call)) or (all(map(_is_plain, said)) and said == self.call)
+
+    def another(self, array: Any, wait: bool) -> Showing | None:
+        """Show an array whose call says what the last one said, if it can be drawn as that one is."""
+        with self._window_may_close():
+            if (field := self.field) is None or field._connection.refused:
+                return None
             field._connection.pump()  # the user may have changed what the call says
-        source, layout = Source(array), field._welcome.layout
-        choice = field.parameters._choice
-        is_drawn = field.parameters._values is self.values and not (self.kept or layout.more)
-        # Colours and meshes are looked at while nobody has given their limits.
-        as_it_is = choice.given or not (layout.colours or layout.kind == "mesh")
-        as_it_is = as_it_is and choice.units == _numbers.PLAIN and not (field._fit.moves or source.before_mask)
-        # What is read waits for the field's own stream, which another layout would close.
-        if not (is_drawn and as_it_is and source.shape_and_dtype() == (layout.shape, layout.dtype)):
-            return None
-        source = field._read(source)
-        return source if rows_are_contiguous(layout, source.shape, source.strides) else None
+            source, layout, choice = Source(array), field._welcome.layout, field.parameters._choice
+            is_alone = not (self.kept or layout.parts or layout.more)
+            # Colours and meshes are looked at while nobody has given their limits.
+            has_limits = choice.given or not (layout.colours or layout.kind == "mesh")
+            is_plain = choice.units == _numbers.PLAIN and not (field._fit.moves or source.before_mask)
+            if not (field.parameters._values is self.values and is_alone and has_limits and is_plain):
+                return None
+            # What is read waits for the field's own stream, which another layout would close.
+            if source.shape_and_dtype() != (layout.shape, layout.dtype):
+                return None
+            source = field._read(source)
+            if not rows_are_contiguous(layout, source.shape, source.strides):
+                return None
+            if not field._draw_as(source if source.library_knows else source.array):
+                return None
+            self._draw(field, source, "", wait)
+        return self._showing()
 
     def show(
         self,
-        prepared: _prepare.Prepared | Source,
+        prepared: _prepare.Prepared,
         settings: dict[str, Any],
         camera: Any,
         title: str | None,
         memory: Any,
         wait: bool,
     ) -> Showing:
-        """Show an array, with what its call of `show` says; one of `another` as the last."""
-        before, last_time, self.time = None, self.time, time.monotonic()
+        """Show an array, with what its call of `show` says."""
+        before = None
         try:
-            if isinstance(prepared, Source):
-                assert self.field is not None
-                known = prepared if prepared.library_knows else prepared.array
-                self.field._fit_to(known, wait=self.time - last_time > LOOP_SECONDS)
-                _draw(self, self.field, prepared, "", wait)
-                return self._showing()
-            field = self.connect(prepared.layout, memory, title)
-            _keep_window_open()
-            parameters, before = field.parameters, field.parameters._choice
-            others = prepared.looks[1:]
-            # What a call says always holds. Each request takes time, so leave out what is so already.
-            wanted = {**self.kept, **prepared.changes}
-            wanted |= {name: value for name, value in settings.items() if value is not None}
-            changes = {name: value for name, value in wanted.items() if value != parameters.get(name, USUAL[name])}
-            field._draw_in(prepared.choice, prepared.fit, camera, changes)
-            field._draw_others(others, prepared.names)
-            self.kept = {}
-            _draw(self, field, field._read(prepared.source), prepared.converted, wait)
-        except RendererGone as gone:
-            over = self.last is not None and self.last._is_over(gone)
-            self.close()
-            if not over and self.window:
-                raise RendererGone(
-                    f"the window was closed, or its renderer has ended ({gone}); show() opens another"
-                ) from None
-            if not over:
-                raise
+            with self._window_may_close():
+                field = self.connect(prepared.layout, memory, title)
+                _keep_window_open()
+                parameters, before = field.parameters, field.parameters._choice
+                others = prepared.looks[1:]
+                # What a call says always holds. Each request takes time, so leave out what is so already.
+                wanted = {**self.kept, **prepared.changes}
+                wanted |= {name: value for name, value in settings.items() if value is not None}
+                changes = {name: value for name, value in wanted.items() if value != parameters.get(name, USUAL[name])}
+                field._draw_in(prepared.choice, prepared.fit, camera, changes)
+                field._draw_others(others, prepared.names)
+                self.kept = {}
+                self._draw(field, field._read(prepared.source), prepared.converted, wait)
+        except RendererGone:
+            raise
         except BaseException as error:
             if before is not None:
                 now = parameters._choice
@@ -289,9 +285,40 @@ class _Shower:
             raise
         return self._showing()
 
+    @contextlib.contextmanager
+    def _window_may_close(self) -> Iterator[None]:
+        """Close with the window, which is no error if the program asks whether it is closed."""
+        try:
+            yield
+        except RendererGone as gone:
+            over = self.last is not None and self.last._is_over(gone)
+            self.close()
+            if over:
+                return
+            if self.window:
+                raise RendererGone(
+                    f"the window was closed, or its renderer has ended ({gone}); show() opens another"
+                ) from None
+            raise
+
+    def _draw(self, field: Field, source: Source, converted: str, wait: bool) -> None:
+        # The user may change them while this waits for the renderer.
+        self.values = field.parameters._values
+        try:
+            field.show(source, copy=source.pointer in self.rewritten or None, wait=wait)
+        except StillShown:
+            self.rewritten.add(source.pointer)
+            field.show(source, copy=True)
+        reason = "" if field.shown is None else field.shown.reason
+        if converted or reason.startswith("copy=True"):
+            words = converted or "it is the same array as before; show two in turn"
+            if reason.startswith("copied from GPU"):
+                words += f". And it was {reason}"
+            field._say_copied(words, source.on_device)
+
     def _showing(self) -> Showing:
         assert self.last is not None
-        self.values, self.showing = self.last.parameters._values, Showing(self, self.last)
+        self.showing = Showing(self, self.last)
         return self.showing
 
     def _connect(self, layout: Layout, memory: Memory | Literal["auto"], title: str | None) -> Field:
@@ -312,8 +339,6 @@ class _Shower:
             say_once(f'frames go through the CPU\'s memory, as with memory="host": {first}', level=level)
         return self.renderer.connect(memory, None, None, title, layout)
 
-
-_PLAIN = (type(None), bool, int, float, str)
 
 _shower: _Shower | None = None
 _lock = threading.RLock()
@@ -416,7 +441,7 @@ def show(
     settings = {"colorbar": colorbar, "axes": axes}
     said = (*its.values(), *usual.values(), columns, colorbar, axes, camera, title, memory, window, device)
     several: _arguments.Entries = {}
-    if is_new := _shower is None or isinstance(array, dict) or not _is_same(said, _shower.call):
+    if _shower is None or not _shower.was_called(array, said):
         several = _arguments.checked(array, its, usual, columns)
         _check(title, settings, camera)
     told = False
@@ -429,15 +454,16 @@ def show(
                 last = None if stays is None else stays.last
                 kept = {} if stays is None else stays.kept
                 with _cuda.NOTHING if last is None or last._context is None else last._context.current():
-                    if not is_new and stays is not None and (source := stays.another(array)) is not None:
-                        return stays.show(source, settings, camera, title, memory, wait)
+                    is_same = stays is not None and stays.was_called(array, said)
+                    if stays is not None and is_same and (showing := stays.another(array, wait)) is not None:
+                        return showing
                     several = several or _arguments.checked(array, its, usual, columns)
                     prepared = _prepare.prepare(several, columns, camera, last, kept, axes)
                     shower = _started(prepared.source, window, device) if stays is None else stays
                     shower.check_device(device)
                     shower.call = None
                     showing = shower.show(prepared, settings, camera, title, memory, wait)
-                    if not (prepared.converted or prepared.names) and all(map(_is_plain, said)) and camera is None:
+                    if not (prepared.converted or isinstance(array, dict) or camera) and all(map(_is_plain, said)):
                         shower.call = said
                     return showing
             except KeyboardInterrupt as stop:
@@ -452,16 +478,9 @@ def show(
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a value cannot change between two calls."""
-    return type(value) in _PLAIN or (type(value) is tuple and all(type(one) in _PLAIN for one in value))
-
-
-def _is_same(said: tuple[Any, ...], last: tuple[Any, ...] | None) -> bool:
-    """Return whether a call says what the last one said, of which all is plain."""
-    if last is None:
-        return False
-    # In a loop, they are mostly the same objects.
-    return all(map(is_, said, last)) or (all(map(_is_plain, said)) and said == last)
+    """Return whether a value means the same in each call: limits of (None, 1) are each array's own."""
+    plain = (bool, int, float, str)
+    return value is None or type(value) in plain or (type(value) is tuple and all(type(one) in plain for one in value))
 
 
 def _started(source: Source, window: bool | Literal["notebook"] | None, device: int | None) -> _Shower:
@@ -472,20 +491,6 @@ def _started(source: Source, window: bool | Literal["notebook"] | None, device: 
         _shower = None
     _shower = _Shower(source.ordinal, _wants_window() if window is None else window, device)
     return _shower
-
-
-def _draw(shower: _Shower, field: Field, source: Source, converted: str, wait: bool) -> None:
-    try:
-        field.show(source, copy=source.pointer in shower.rewritten or None, wait=wait)
-    except StillShown:
-        shower.rewritten.add(source.pointer)
-        field.show(source, copy=True)
-    reason = "" if field.shown is None else field.shown.reason
-    if converted or reason.startswith("copy=True"):
-        words = converted or "it is the same array as before; show two in turn"
-        if reason.startswith("copied from GPU"):
-            words += f". And it was {reason}"
-        field._say_copied(words, source.on_device)
 
 
 def _wants_window() -> bool:

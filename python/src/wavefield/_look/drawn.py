@@ -48,11 +48,8 @@ class Drawn(Described):
 
         def _check_open(self) -> None: ...
 
-    def _fit_to(self, array: Any, wait: bool = False) -> None:
-        """Choose limits and fit for an array that is drawn as it is, as `wavefield.show` does.
-
-        Without `wait`, those of an array on the GPU may come with a later frame, or with a picture.
-        """
+    def _fit_to(self, array: Any) -> None:
+        """Choose limits and fit for an array that is drawn as it is, as `wavefield.show` does."""
         self._connection.pump()  # the user may have changed them in the window
         choice, fit, layout = self.parameters._choice, self._fit, self._welcome.layout
         sort, places = layout.sort(layout.dtype), layout.has_places
@@ -66,25 +63,15 @@ class Drawn(Described):
                 search.start()
         else:
             self._searches.clear()
-        self._look(wait=new or wait)
+        self._look(wait=new)
 
     def _look(self, wait: bool) -> bool:
         """Use what was found out about the last arrays. With `wait`, about all. Return whether they are drawn anew."""
         changed = False
         while self._searches and (wait or len(self._searches) > MOST_SEARCHES or self._searches[0].done):
             search = self._searches.popleft()
-            last, layout, fit = self.parameters._choice, self._welcome.layout, self._fit
-
-            def ends(search: _range.Search = search) -> _range.Ends:
-                return search.ends(self._connection.pump)
-
-            positive = search.above_zero if self.parameters.get("norm") == "log" else None
-            choice = _range.limits_of(last, layout, layout.dtype, None, ends, positive)
-            # Frames of a mesh are what `Array` says they are.
-            if layout.kind != "mesh" or not isinstance(search.array, Frame) or fit.moves:
-                fit = _range.fit_of(fit, layout, layout.dtype, None, ends)
-            if search.is_known:
-                _nothing.warn_of(search, ends, "log" if positive else "linear", fit, self)
+            last = self.parameters._choice
+            choice, fit = self._after(search)
             if choice is last and fit == self._fit:
                 continue
             near = choice.drawn_in(_numbers.PLAIN)
@@ -93,6 +80,34 @@ class Drawn(Described):
             self._draw_in(near, fit)
             changed = True
         return changed
+
+    def _draw_as(self, array: Any) -> bool:
+        """Draw with the limits and the fit of an array, and return whether its numbers can be drawn as they are."""
+        last, layout = self.parameters._choice, self._welcome.layout
+        choice, fit = self._after(_range.Search(array, layout, self._context))
+        norm = self.parameters.get("norm", "linear")
+        units = _range.units_of(choice, fit, layout, layout.dtype, layout.dtype, norm)
+        if units != _numbers.PLAIN or fit.moves:
+            return False
+        if choice is not last or fit != self._fit:
+            self._draw_in(choice.drawn_in(units), fit)
+        return True
+
+    def _after(self, search: _range.Search) -> tuple[_limits.Choice, Fit]:
+        """Return limits and fit after an array, and warn if nothing of it is seen. Waits for what they need of it."""
+        last, layout, fit = self.parameters._choice, self._welcome.layout, self._fit
+
+        def ends() -> _range.Ends:
+            return search.ends(self._connection.pump)
+
+        is_log = self.parameters.get("norm") == "log"
+        choice = _range.limits_of(last, layout, layout.dtype, None, ends, search.above_zero if is_log else None)
+        # Frames of a mesh are what `Array` says they are.
+        if layout.kind != "mesh" or not isinstance(search.array, Frame) or fit.moves:
+            fit = _range.fit_of(fit, layout, layout.dtype, None, ends)
+        if search.is_known:
+            _nothing.warn_of(search, ends, "log" if is_log else "linear", fit, self)
+        return choice, fit
 
     def _draw_in(
         self,
@@ -144,10 +159,12 @@ class Drawn(Described):
     @property
     def camera(self) -> Camera:
         """Return the present camera. Set it to move the camera; the user moves it with the mouse."""
+        self._look(wait=True)
         return self.status().camera
 
     @camera.setter
     def camera(self, camera: Camera) -> None:
+        self._look(wait=True)
         self._set_parameters({}, self._fit.to_drawn(_status.camera_of(camera)))
         self._fit = replace(self._fit, given=True)
 

@@ -62,7 +62,7 @@ class Source:
     held: object = None
     """Keeps the memory alive until the GPU has read it. None until `read`."""
     parts: Mapping[str, Source] = {}
-    """What is shown with it, by name: see `_layout.PARTS`."""
+    """What is shown with it, by name: see `layout.PARTS`."""
     more: Sequence[Source] = ()
     """Other arrays that are shown at the same time."""
     peer: _cuda.Context | None = None

@@ -73,9 +73,10 @@ class Film:
             size, last = self._size_of(field), field._next - 1
             if field._has_marks:
                 self._write(0)
+                field._look(wait=True)
                 self._give(field._screenshot(last, size))
                 return
-            (picture,) = field._render(("color",), None, None, size, last)
+            (picture,) = field._take(("color",), None, None, size, last)
             picture.prefetch()
             self._waiting.append(picture)
             self._write(BEHIND)

@@ -113,8 +113,9 @@ class Pictured(Drawn):
 
         A picture shows the last frame that was handed over, or a later one: its `frame` says which. If the stream that
         takes it also hands over the next frame, it shows exactly the last. In CUDA memory this call does not wait for
-        the picture, only for memory: at the first calls of a kind and size, and while all 8 places of them are in use
-        on the GPU. If you hold 8 of a kind and size, it raises `PicturesInUse`.
+        the picture. It waits until the last array is computed if limits or view may follow that, and for memory: at the
+        first calls of a kind and size, and while all 8 places of them are in use on the GPU. If you hold 8 of a kind
+        and size, it raises `PicturesInUse`.
         """
         self._before_a_picture()
         self._check_open()
@@ -123,12 +124,17 @@ class Pictured(Drawn):
         pictures = self._take(kinds or ("color",), camera, cameras, size, self._next - 1)
         return pictures if len(kinds) > 1 else pictures[0]
 
-    def _take(self, *wish: Any) -> tuple[Picture, ...]:
+    def _take(
+        self, kinds: tuple[PictureKind, ...], camera: Camera | None, cameras: Any, size: Size, after: int
+    ) -> tuple[Picture, ...]:
         """Take pictures while the last array is looked at, and once more if that changes its limits or its view."""
-        taken = self._render(*wish)
+        if camera is not None or cameras is not None:  # which its view may not reach yet
+            self._look(wait=True)
+        taken = self._render(kinds, camera, cameras, size, after)
         if self._look(wait=True):
+            taken[0]._answer.forget()
             del taken  # others may need its place
-            taken = self._render(*wish)
+            taken = self._render(kinds, camera, cameras, size, after)
         return taken
 
     @_cuda.at_once

@@ -91,8 +91,13 @@ class Answer:
     def check(self) -> None:
         """Raise if the renderer has refused."""
         if self.error is not None:
-            self.unsaid[:] = [answer for answer in self.unsaid if answer is not self]
+            self.forget()
             raise self.error()
+
+    def forget(self) -> None:
+        """Say no failure later."""
+        self.unsaid[:] = [answer for answer in self.unsaid if answer is not self]
+        self.unsaid = []
 
 
 class Picture(Array):

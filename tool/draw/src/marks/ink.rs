@@ -51,6 +51,7 @@ impl Ink {
             painted = self.painter.record(commands, &picture, &painting);
         })?;
         painted?;
+        drop(from); // a large picture has little room beside it
         read_image(queue, target.image())
     }
 }
