@@ -180,7 +180,7 @@ fn paper(browser: &mut Browser) -> f64 {
 }
 
 fn is_paper(pixel: &[u8]) -> bool {
-    pixel.iter().zip([14u8, 17, 24]).all(|(a, b)| a.abs_diff(b) <= 4)
+    pixel.iter().zip([22u8, 24, 29]).all(|(a, b)| a.abs_diff(b) <= 4)
 }
 
 fn until_paper(browser: &mut Browser, is_shown: bool) {
