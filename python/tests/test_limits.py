@@ -577,6 +577,22 @@ def show_late(field: wavefield.Field, driver: FakeDriver, array: np.ndarray) -> 
     field.show(DeviceArray(array, stream=50))
 
 
+def test_what_a_fields_own_show_has_shown_does_not_come_later(
+    started: list[Started], renderer: FakeRenderer, driver: FakeDriver
+) -> None:
+    field = wavefield.show(DeviceArray(IMAGE))
+    field.status()
+    renderer.draw(driver)
+    show_late(field, driver, IMAGE * np.float32(1000))
+    field.status()
+    renderer.draw(driver)
+    field = wavefield.show(DeviceArray(IMAGE))
+    field.status()
+    renderer.draw(driver)
+    assert field.camera
+    assert field.parameters["limits"] == (IMAGE.min(), IMAGE.max())
+
+
 def test_a_camera_reaches_an_array_that_was_not_known(renderer: FakeRenderer, driver: FakeDriver) -> None:
     cloud = np.random.default_rng(5).normal(size=(6, 3)).astype(np.float32)
     camera = wavefield.Camera.at((1000, 1000, 1010), (1000, 1000, 1000))

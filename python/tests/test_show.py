@@ -284,6 +284,9 @@ CALLS: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         (IMAGE, {"extent": (0, 6, 0, 4)}),
         (IMAGE, {"extent": (0, 9, 0, 4)}),
     ],
+    "a surface with an extent": [(IMAGE, {"kind": "surface", "extent": (0, 6, 0, 4)})] * 3,
+    "axes of what has no place": [(CLOUD * np.float32(np.nan), {"axes": True}), (CLOUD, {"axes": True})],
+    "True for 1": [(IMAGE, {"size": 1, "limits": (0, 1)}), (IMAGE, {"size": 1.0, "limits": (0.0, 1.0)})],
     "axes": [(CLOUD, {"axes": True, "colorbar": True}), (CLOUD * 1.2, {"axes": True, "colorbar": True}), (CLOUD, {})],
     "a label": [(IMAGE, {"label": "p"}), (IMAGE, {"label": "p"}), (IMAGE[:2], {"label": "p"}), (IMAGE[:2], {})],
     "a plot": [(IMAGE[0], {}), (IMAGE[1] * 50, {}), (IMAGE[0], {})],
@@ -325,30 +328,35 @@ def test_the_call_before_may_come_from_a_function_of_the_panel(started: list[Sta
     show()
     renderer.session.send({"type": "key", "key": "r"})  # type: ignore[union-attr]
     field._connection.pump(timeout=5.0)
-    assert show().parameters["limits"] == (0, 1)
+    field = show()
+    field.status()
+    assert field.parameters["limits"] == (0, 1)
     assert renderer.parameters["colormap"] == "magma"
     assert [5 * IMAGE[0, 0], IMAGE[0, 0]] == [frame[0, 0] for frame in renderer.frames[-2:]]
 
 
-def test_a_call_wins_over_what_the_user_does_while_it_waits(started: list[Started], renderer: FakeRenderer) -> None:
-    def show() -> None:
-        wavefield.show(IMAGE, memory="host", colormap="magma", limits=(0, 1)).status()
+@pytest.mark.parametrize("where", ["show", "_draw_as", "_draw_in"])
+def test_a_call_wins_over_what_the_user_does_while_it_waits(
+    started: list[Started], renderer: FakeRenderer, where: str
+) -> None:
+    def show(array: np.ndarray = IMAGE) -> None:
+        wavefield.show(array, memory="host", colormap="magma", limits=(0, 1)).status()
 
     for _ in range(3):
         show()
-    shown = wavefield.Field.show
+    waits = getattr(wavefield.Field, where)
 
     def while_it_waits(field: wavefield.Field, *arguments: Any, **named: Any) -> Any:
+        answer = waits(field, *arguments, **named)
         renderer.parameters["colormap"] = "plasma"
         renderer.session.send({"type": "parameters", "parameters": renderer.parameters})  # type: ignore[union-attr]
         field._connection.pump(timeout=5.0)
-        return shown(field, *arguments, **named)
+        return answer
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wavefield.Field, "show", while_it_waits)
-        show()
-    assert renderer.parameters["colormap"] == "plasma"
-    show()
+        patch.setattr(wavefield.Field, where, while_it_waits)
+        show(IMAGE if where != "_draw_in" else IMAGE[:2])
+    show(IMAGE if where != "_draw_in" else IMAGE[:2])
     assert renderer.parameters["colormap"] == "magma"
 
 

@@ -155,8 +155,8 @@ class _Shower:
         """What the next array takes over from the connection before."""
         self.call: tuple[Any, ...] | None = None
         """What the last call said, if the next can be compared with it. A camera moves again with each call."""
-        self.values: Mapping[str, Any] = {}
-        """The parameters after the last array. The renderer's next ones are another mapping."""
+        self.wanted: dict[str, Any] = {}
+        """The parameters that the last call wanted."""
         # Only the colours' scale is over the data. Tab brings the rest.
         arguments = ["--grid", GRID, *(["--overlay", "legend"] if window else ["--headless"])]
         arguments += gpu_arguments(device, array_gpu)
@@ -219,12 +219,13 @@ class _Shower:
 
     def was_called(self, array: Any, said: tuple[Any, ...]) -> bool:
         """Return whether the last call said the same."""
-        if self.call is None or isinstance(array, dict):
+        call = self.call  # another thread may forget it
+        if call is None or isinstance(array, dict):
             return False
-        # In a loop, they are mostly the same objects.
-        return all(map(is_, said, self.call)) or (all(map(_is_plain, said)) and said == self.call)
+        # In a loop, they are mostly the same objects. True is equal to 1, but not the same.
+        return all(map(is_, said, call)) or (all(map(_is_plain, said)) and repr(said) == repr(call))
 
-    def another(self, array: Any, wait: bool) -> Showing | None:
+    def another(self, array: Any, limits: Any, wait: bool) -> Showing | None:
         """Show an array whose call says what the last one said, if it can be drawn as that one is."""
         with self._window_may_close():
             if (field := self.field) is None or field._connection.refused:
@@ -232,18 +233,26 @@ class _Shower:
             field._connection.pump()  # the user may have changed what the call says
             source, layout, choice = Source(array), field._welcome.layout, field.parameters._choice
             is_alone = not (self.kept or layout.parts or layout.more)
-            # Colours and meshes are looked at while nobody has given their limits.
+            # Colours and meshes are looked at while nobody has given their limits, and places for the first axes.
             has_limits = choice.given or not (layout.colours or layout.kind == "mesh")
+            has_axes = field._fit.box is not None or not (layout.has_places and field.parameters.get("axes"))
             is_plain = choice.units == _numbers.PLAIN and not (field._fit.moves or source.before_mask)
-            if not (field.parameters._values is self.values and is_alone and has_limits and is_plain):
+            if not (is_alone and has_limits and has_axes and is_plain):
                 return None
             # What is read waits for the field's own stream, which another layout would close.
             if source.shape_and_dtype() != (layout.shape, layout.dtype):
+                return None
+            if field._context is None and source.on_device:
                 return None
             source = field._read(source)
             if not rows_are_contiguous(layout, source.shape, source.strides):
                 return None
             if not field._draw_as(source if source.library_knows else source.array):
+                return None
+            now, choice = field.parameters, field.parameters._choice
+            if any(now.get(name) != value for name, value in self.wanted.items()):
+                return None
+            if limits is not None and not (choice.follows if limits == "auto" else choice.limits == limits):
                 return None
             self._draw(field, source, "", wait)
         return self._showing()
@@ -266,8 +275,9 @@ class _Shower:
                 parameters, before = field.parameters, field.parameters._choice
                 others = prepared.looks[1:]
                 # What a call says always holds. Each request takes time, so leave out what is so already.
-                wanted = {**self.kept, **prepared.changes}
-                wanted |= {name: value for name, value in settings.items() if value is not None}
+                self.wanted = dict(prepared.changes)
+                self.wanted |= {name: value for name, value in settings.items() if value is not None}
+                wanted = {**self.kept, **self.wanted}
                 changes = {name: value for name, value in wanted.items() if value != parameters.get(name, USUAL[name])}
                 field._draw_in(prepared.choice, prepared.fit, camera, changes)
                 field._draw_others(others, prepared.names)
@@ -302,8 +312,6 @@ class _Shower:
             raise
 
     def _draw(self, field: Field, source: Source, converted: str, wait: bool) -> None:
-        # The user may change them while this waits for the renderer.
-        self.values = field.parameters._values
         try:
             field.show(source, copy=source.pointer in self.rewritten or None, wait=wait)
         except StillShown:
@@ -454,8 +462,11 @@ def show(
                 last = None if stays is None else stays.last
                 kept = {} if stays is None else stays.kept
                 with _cuda.NOTHING if last is None or last._context is None else last._context.current():
+                    if last is not None and not (last._closed or last._connection.refused):
+                        with contextlib.suppress(RendererGone):  # which what follows says, too
+                            last._look(wait=True)  # what `field.show` has shown comes before
                     is_same = stays is not None and stays.was_called(array, said)
-                    if stays is not None and is_same and (showing := stays.another(array, wait)) is not None:
+                    if stays is not None and is_same and (showing := stays.another(array, limits, wait)) is not None:
                         return showing
                     several = several or _arguments.checked(array, its, usual, columns)
                     prepared = _prepare.prepare(several, columns, camera, last, kept, axes)

@@ -21,7 +21,7 @@ use std::time::Duration;
 use ash::vk;
 
 /// The longest wait for something that must come. Long, because a machine may be busy with other work.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Prints that a test did not run, and why.
 pub fn skip(reason: &str) {

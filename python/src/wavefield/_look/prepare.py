@@ -74,7 +74,9 @@ class Seen:
             return _range.fit_of(last, self.layout, self.native, camera, self.ends)
         if self.layout.kind not in ("surface", "image"):
             raise TypeError(f"extent is for surfaces and images, and this is {self.layout.kind}")
-        return _fit.of_extent(extent, self.layout.sort(self.native))
+        made = _fit.of_extent(extent, self.layout.sort(self.native))
+        same = (replace(last, given=False), last.box) == (replace(made, fresh=False), made.box)
+        return last if same and camera is None else made
 
 
 def prepare(
@@ -152,7 +154,8 @@ def _after(last: Drawn | None) -> tuple[tuple[Any, Any], Callable[[], None]]:
 
     def meanwhile() -> None:
         if last is not None and not last._closed:
-            last._connection.pump()
+            with contextlib.suppress(RendererGone):  # as above
+                last._connection.pump()
 
     return where, meanwhile
 

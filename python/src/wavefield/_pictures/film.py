@@ -77,6 +77,8 @@ class Film:
                 self._give(field._screenshot(last, size))
                 return
             (picture,) = field._take(("color",), None, None, size, last)
+            if self._over:  # its limits changed, and the pictures before it failed
+                return
             picture.prefetch()
             self._waiting.append(picture)
             self._write(BEHIND)
