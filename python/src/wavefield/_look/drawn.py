@@ -52,10 +52,10 @@ class Drawn(Described):
         """Choose limits and fit for an array that is drawn as it is, as `wavefield.show` does."""
         self._connection.pump()  # the user may have changed them in the window
         choice, fit, layout = self.parameters._choice, self._fit, self._welcome.layout
-        sort, places = layout.sort(layout.dtype), layout.has_places
-        new = choice.sort != sort or (places and fit.sort != sort) or choice.units != _numbers.PLAIN or fit.moves
-        chosen = choice.given or (layout.kind == "mesh" and not choice.follows)
-        if new or not (chosen and (fit.given or not places)):
+        sort = layout.sort(layout.dtype)
+        new = choice.sort != sort or (layout.has_places and fit.sort != sort)
+        new = new or choice.units != _numbers.PLAIN or fit.moves
+        if new or not self._is_chosen:
             search = _range.Search(array, layout, self._context)
             self._searches.append(search)
             # To wait for each array would take as long as a frame.
@@ -64,6 +64,13 @@ class Drawn(Described):
         else:
             self._searches.clear()
         self._look(wait=new)
+
+    @property
+    def _is_chosen(self) -> bool:
+        """Return whether no array changes limits and view."""
+        choice, layout = self.parameters._choice, self._welcome.layout
+        has_limits = choice.given or (layout.kind == "mesh" and not choice.follows)
+        return has_limits and (self._fit.given or not layout.has_places)
 
     def _look(self, wait: bool) -> bool:
         """Use what was found out about the last arrays. With `wait`, about all. Return whether they are drawn anew."""
@@ -83,6 +90,8 @@ class Drawn(Described):
 
     def _draw_as(self, array: Any) -> bool:
         """Draw with the limits and the fit of an array, and return whether its numbers can be drawn as they are."""
+        if self._is_chosen:
+            return True
         last, layout = self.parameters._choice, self._welcome.layout
         choice, fit = self._after(_range.Search(array, layout, self._context))
         norm = self.parameters.get("norm", "linear")
