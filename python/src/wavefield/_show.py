@@ -239,10 +239,10 @@ class _Shower:
             is_plain = choice.units == _numbers.PLAIN and not (field._fit.moves or source.before_mask)
             if not (is_alone and has_limits and has_axes and is_plain):
                 return None
-            # What is read waits for the field's own stream, which another layout would close.
-            if source.shape_and_dtype() != (layout.shape, layout.dtype):
-                return None
-            if field._context is None and source.on_device:
+            # What is read waits for the field's own stream, which another layout would close. For a field in the CPU's
+            # memory, an array on a GPU would be copied here, and its gaps not said.
+            is_copied = field._context is None and source.on_device
+            if is_copied or source.shape_and_dtype() != (layout.shape, layout.dtype):
                 return None
             source = field._read(source)
             if not rows_are_contiguous(layout, source.shape, source.strides):

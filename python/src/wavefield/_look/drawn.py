@@ -103,7 +103,10 @@ class Drawn(Described):
         return True
 
     def _after(self, search: _range.Search) -> tuple[_limits.Choice, Fit]:
-        """Return limits and fit after an array, and warn if nothing of it is seen. Waits for what they need of it."""
+        """Return the limits and the fit for an array, and warn if nothing of it is seen.
+
+        Waits until the array is written if they depend on its numbers.
+        """
         last, layout, fit = self.parameters._choice, self._welcome.layout, self._fit
 
         def ends() -> _range.Ends:
